@@ -1,0 +1,297 @@
+"""The words of the control pass as frozen dataclasses: what is declared, what is observed, what is written.
+
+Byte rates are integers in bytes per second and always per broker unless the name says otherwise; times are
+seconds since the epoch as the caller's clock gave them. Nothing here computes: see the modules named after
+each step. Mappings are treated as immutable by everybody. What a pass decides and remembers is in `decision.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+from controller_logic.reasons import Reason
+
+MAX_BYTE_RATE = 2**53 - 1
+MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.6)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+class Default(Enum):
+    """Kafka's default entity, as a value of its own, so that a real user called `<default>` stays a plain string."""
+
+    DEFAULT = "<default>"
+
+
+EntityPart = str | Default | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Whom a quota is for: a user, a client id, or the pair; each may be Kafka's default entity; None = not part of it."""
+
+    user: EntityPart = None
+    client_id: EntityPart = None
+
+    def __post_init__(self) -> None:
+        if self.user is None and self.client_id is None:
+            raise ValueError("an entity needs a user, a client id, or both")
+        if self.user == "" or self.client_id == "":
+            raise ValueError("an entity's user and client id must not be empty")
+
+    def __str__(self) -> str:
+        parts = (("user", self.user), ("client-id", self.client_id))
+        return ", ".join(f"{name}={part.value if isinstance(part, Default) else part}" for name, part in parts if part is not None)
+
+    @property
+    def sort_key(self) -> tuple[tuple[int, str], tuple[int, str]]:
+        """A total order: absent, then default, then names; a user comes before the same user's clients."""
+        return (_part_key(self.user), _part_key(self.client_id))
+
+
+def _part_key(part: EntityPart) -> tuple[int, str]:
+    if part is None:
+        return (0, "")
+    return (1, "") if isinstance(part, Default) else (2, part)
+
+
+class QuotaKey(StrEnum):
+    """The four client quota keys by Kafka's own names; byte rates are per broker."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+
+
+BYTE_RATE_KEYS = frozenset({QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE})
+
+
+class Level(StrEnum):
+    """How important a tier is; L0 is never throttled below its contract."""
+
+    L0 = "L0"
+    L1 = "L1"
+    L2 = "L2"
+    L3 = "L3"
+
+
+class Mode(StrEnum):
+    OBSERVE = "Observe"
+    ENFORCE = "Enforce"
+
+
+class DeletionPolicy(StrEnum):
+    RESTORE = "Restore"
+    KEEP = "Keep"
+
+
+class ScalingMethod(StrEnum):
+    MAX = "Max"
+    MEAN = "Mean"
+    MIN = "Min"
+
+
+class RateForm(StrEnum):
+    """In which form a rate is promised."""
+
+    PER_PARTITION = "perPartition"
+    PER_BROKER = "perBroker"
+    TOTAL = "total"
+
+
+# --- what is declared ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What a member is promised: byte rates in one form, plus two optional per-broker quotas. None = not managed."""
+
+    form: RateForm
+    fetch_bytes_per_second: int | None = None
+    produce_bytes_per_second: int | None = None
+    request_percentage: int | None = None
+    controller_mutations_per_second: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract means unlimited."""
+
+    name: str
+    entity: Entity
+    topics: tuple[str, ...] = ()
+    contract: Contract | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One BusinessTier. `key` is namespace/name; tiers are given to the core oldest first (that one wins an overlap)."""
+
+    key: str
+    level: Level
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWindow:
+    """The brokers' quota.window.num and quota.window.size.seconds."""
+
+    samples: int = 11
+    sample_seconds: int = 1
+
+    @property
+    def seconds(self) -> int:
+        """W: how long the window is when all samples are kept."""
+        return self.samples * self.sample_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One BrokerBandwidthPolicy, with every unset field already at its documented default."""
+
+    key: str
+    uid: str
+    mode: Mode = Mode.ENFORCE
+    paused: bool = False
+    deleting: bool = False
+    deletion: DeletionPolicy = DeletionPolicy.RESTORE
+    scaling: ScalingMethod = ScalingMethod.MAX
+    minimum_change_percent: int = 10
+    window: QuotaWindow = QuotaWindow()
+    max_mute_seconds: int = 12
+    notifications_per_quarter_hour: int = 300
+    max_removal_percent: int = 50
+    confirmed_removals: int | None = None
+    defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
+
+
+# --- what is observed ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLeaders:
+    """One topic: how many partitions each broker leads (brokers that lead none are absent), and how many have no leader."""
+
+    leaders: Mapping[int, int]
+    leaderless: int = 0
+
+    @property
+    def partitions(self) -> int:
+        return sum(self.leaders.values()) + self.leaderless
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Live brokers and the leaders of the managed topics, read at one moment.
+
+    `topics` holds the topics that exist and were asked for, by name or because a prefix matched; a named topic that is
+    not in it does not exist.
+    """
+
+    read_at_seconds: float
+    brokers: frozenset[int]
+    topics: Mapping[str, TopicLeaders]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What we know of one quota key that we wrote.
+
+    `before` is the exact text that stood there before Tidegate first wrote (None = the key was absent); `written` the
+    exact text that we wrote last; `previous` the text in force before that write (None = none); `basis` says for which
+    promise it was computed, so that a small leader move and an edited contract can be told apart.
+    """
+
+    before: str | None
+    written: str | None
+    previous: str | None
+    written_at_seconds: float
+    reason: Reason
+    basis: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """Proof of ownership for one entity: which policy wrote which keys, and what was there before."""
+
+    entity: Entity
+    policy_key: str
+    policy_uid: str
+    entries: Mapping[QuotaKey, LedgerEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuota:
+    """One entity as it stands in Kafka's quota store, with our ledger record for it.
+
+    `values` maps the quota keys that are present to their exact texts. `version` and `ledger_version` are what a later
+    compare-and-set must still find (None = the node does not exist). `problem` is set when the content cannot be read
+    safely; then `values` is empty and the entity must not be written.
+    """
+
+    entity: Entity
+    values: Mapping[QuotaKey, str]
+    version: int | None = None
+    ledger: LedgerRecord | None = None
+    ledger_version: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """An input that is missing: nothing is tightened and nothing released because of it. `since_seconds` is its start."""
+
+    reason: Reason
+    message: str
+    since_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that one pass knows. None for `tiers`, `topology` or `quotas` = not known in full; `holds` says why.
+
+    `quotas` has an entry for every entity that a tier or a default names and for every entity in the ledger (an absent
+    znode is an entry with version None); an entity that it lacks is unknown, not unlimited.
+    """
+
+    now_seconds: float
+    policy: Policy
+    tiers: tuple[Tier, ...] | None
+    topology: Topology | None
+    quotas: Mapping[Entity, StoredQuota] | None
+    holds: tuple[Hold, ...] = ()
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+class WriteKind(StrEnum):
+    """Why a write exists, in the order in which a pass sends them."""
+
+    RECOVERY = "Recovery"  # a raise, because leaders moved: somebody gets less than promised right now
+    LOWERING = "Lowering"
+    RAISE = "Raise"
+    FIRST = "First"
+    GIVE_BACK = "GiveBack"
+    RECORD = "Record"  # the quota is right already; only the ledger learns that it is ours
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWrite:
+    """One entity's next write: quota keys and ledger together, or nothing.
+
+    `values` has only the keys to change: exact text, or None to remove the key. `seen` is what the decision was made
+    on; the store writes only if both versions are still the same. `ledger` is the record after the write (None = delete it).
+    """
+
+    entity: Entity
+    values: Mapping[QuotaKey, str | None]
+    seen: StoredQuota
+    ledger: LedgerRecord | None
+    kind: WriteKind
+    reason: Reason
+    message: str
+    charged: bool
+    predicted_mute_seconds: float = 0.0

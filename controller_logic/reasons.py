@@ -1,0 +1,68 @@
+"""The one list of reasons: conditions, events, audit lines, ledger records and metric labels all use it.
+
+A reason is a stable CamelCase word; what it means for a person is its `meaning`, from which the table in the
+documentation is generated. Nothing here formats messages: those carry numbers and are made where the numbers are.
+"""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """A stable CamelCase word (the value) with its meaning for people (`meaning`, one sentence)."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> "Reason":
+        """Make a member that is its own word as a string and carries its meaning beside it."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+    # everything is as it should be
+    IN_SYNC = "InSync", "Every managed quota in Kafka is what it should be."
+    CONTRACT = "Contract", "The quota is the contract, scaled by partition leaders."
+    OBSERVING = "Observing", "mode is Observe: decisions are made and shown, nothing is written to Kafka."
+    WITHIN_CONTRACT = "WithinContract", "No tier is below its contract."
+    REACHABLE = "Reachable", "ZooKeeper, the brokers and the cluster id all answered."
+
+    # why a quota is changed
+    FIRST_QUOTA = "FirstQuota", "The entity had no quota of ours before."
+    CONTRACT_CHANGED = "ContractChanged", "Somebody edited the contract, the scaling or a default."
+    LEADERS_MOVED = "LeadersMoved", "Partition leaders moved, so the contract needs another number per broker."
+    STEPPING = "Stepping", "The quota goes down in safe steps, so that no client is muted for long."
+    REPAIRED = "Repaired", "Another writer changed the quota; it was put back."
+    GIVEN_BACK = "GivenBack", "The entity is no longer managed; what it had before Tidegate was put back."
+
+    # why nothing is changed although something could be
+    PAUSED = "Paused", "The annotation tidegate.io/paused freezes everything as it is."
+    STARTING = "Starting", "First pass not finished yet."
+    LIST_INCOMPLETE = "ListIncomplete", "The custom resources could not be listed in full."
+    ZOOKEEPER_UNREACHABLE = "ZooKeeperUnreachable", "ZooKeeper did not answer; every quota stays as it is."
+    BROKERS_UNREACHABLE = "BrokersUnreachable", "No broker answered the Metadata request; every quota stays as it is."
+    TOPOLOGY_INCOMPLETE = "TopologyIncomplete", "Leaders are not known in full; no quota is lowered on such knowledge."
+    CONTROLLER_ABSENT = "ControllerAbsent", "Kafka has no controller at the moment; nothing is written until it has one."
+    WRONG_CLUSTER = "WrongCluster", "Another Kafka cluster answers at this address; nothing is written."
+    MIGRATION_RUNNING = "MigrationRunning", "Kafka is being migrated to KRaft; nothing is written to ZooKeeper."
+    CLUSTER_ALREADY_MANAGED = "ClusterAlreadyManaged", "Another policy manages this Kafka cluster already."
+    REMOVAL_HELD = "RemovalHeld", "More quotas would be given back at once than the policy allows without confirmation."
+    WRITE_BUDGET_SPENT = "WriteBudgetSpent", "The write budget of this quarter of an hour is spent; the rest follows later."
+    NOT_LEADER = "NotLeader", "Another replica of the operator holds this policy's Lease."
+    MINIMUM_CHANGE = "MinimumChange", "Leaders moved by less than leaderScaling.minimumChangePercent."
+
+    # one object or entity only
+    POLICY_NOT_FOUND = "PolicyNotFound", "The policy this object refers to does not exist yet."
+    TOPIC_NOT_FOUND = "TopicNotFound", "A topic of the member does not exist."
+    FOREIGN_CONTENT = "ForeignContent", "The entity's znode holds something that cannot be read safely; it is not touched."
+    CONTENDED = "Contended", "Another writer keeps changing the entity; repairs are suspended for a while."
+    OVERLAPPING = "Overlapping", "The same user and client id appear in an earlier BusinessTier or member."
+    NO_THROTTLED_RATE = "NoThrottledRate", "The tier names no throttled rate in the form of this member's contract."
+    HIGH_SKEW = "HighSkew", "Leaders are so uneven that one number per broker fits badly."
+    INVALID_SPEC = "InvalidSpec", "The object contradicts itself or asks for something this version does not offer."
+    SECRET_UNREADABLE = "SecretUnreadable", "A Secret named by the policy is missing or lacks a key."
+    NOT_AUTHORIZED = "NotAuthorized", "ZooKeeper, Kafka or Kubernetes refused the operator's identity."
+    CONFLICT = "Conflict", "Somebody else wrote at the same moment; read again and retried."
+    OUTCOME_UNKNOWN = "OutcomeUnknown", "The connection broke during a write; it is read back before anything else."
+    METRICS_NOT_WATCHED = "MetricsNotWatched", "This version follows leaders only; it does not read broker load yet."
+    RESTORE_INCOMPLETE = "RestoreIncomplete", "Not everything could be given back before the policy was deleted."
+    INTERNAL_ERROR = "InternalError", "A bug in Tidegate; the pass was abandoned and nothing further was written."

@@ -1,0 +1,87 @@
+"""Every error that Tidegate raises on purpose, split by what the caller does about it.
+
+    TidegateError               has a stable `reason` (controller_logic.reasons) and a message for people
+    |-- RetryLater              the world is away or busy: hold, back off, try again
+    |   |-- Unreachable         ZooKeeper, the brokers, Kubernetes or Prometheus did not answer in time
+    |   |-- Conflict            a compare-and-set lost: read again first
+    |   |-- OutcomeUnknown      the connection broke during a write: read back first
+    |   `-- Incomplete          an answer came, but not all of it
+    `-- NeedsMending            stays wrong until a person changes something
+        |-- InvalidResource     a custom resource or a file says something impossible
+        |-- NotFound            an object that was named does not exist
+        |-- Unauthorized        the identity was refused
+        |-- ForeignContent      a znode that cannot be read safely
+        `-- WriteRefused        wrong cluster, KRaft migration, or a cluster managed by another policy
+
+Only `main.py` turns these into kopf's errors; only `control/` turns them into conditions.
+"""
+
+from controller_logic.reasons import Reason
+
+
+class TidegateError(Exception):
+    """An error with a stable reason; `str()` of it is a sentence that a person can act on."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class RetryLater(TidegateError):
+    """The outside world is away or busy; what is in place stays, and the next pass tries again."""
+
+
+class Unreachable(RetryLater):
+    """A system did not answer within its time limit."""
+
+
+class Conflict(RetryLater):
+    """A compare-and-set lost against another writer; nothing was written."""
+
+    def __init__(self, message: str, reason: Reason = Reason.CONFLICT) -> None:
+        super().__init__(reason, message)
+
+
+class OutcomeUnknown(RetryLater):
+    """The connection broke while a write was under way; it may or may not have happened."""
+
+    def __init__(self, message: str, reason: Reason = Reason.OUTCOME_UNKNOWN) -> None:
+        super().__init__(reason, message)
+
+
+class Incomplete(RetryLater):
+    """An answer came but was not complete, so it must not be acted on."""
+
+
+class NeedsMending(TidegateError):
+    """Trying again changes nothing until a person mends what the message names."""
+
+
+class InvalidResource(NeedsMending):
+    """A custom resource or a file contradicts itself or its schema."""
+
+    def __init__(self, message: str, reason: Reason = Reason.INVALID_SPEC) -> None:
+        super().__init__(reason, message)
+
+
+class NotFound(NeedsMending):
+    """An object named by somebody does not exist."""
+
+
+class Unauthorized(NeedsMending):
+    """The identity that Tidegate presented was refused."""
+
+    def __init__(self, message: str, reason: Reason = Reason.NOT_AUTHORIZED) -> None:
+        super().__init__(reason, message)
+
+
+class ForeignContent(NeedsMending):
+    """A znode holds something that cannot be read safely, so it is not touched."""
+
+    def __init__(self, message: str, reason: Reason = Reason.FOREIGN_CONTENT) -> None:
+        super().__init__(reason, message)
+
+
+class WriteRefused(NeedsMending):
+    """Writing to this cluster would be wrong as a whole: other cluster, migration, or another owner."""

@@ -1,0 +1,90 @@
+"""Where quotas live, as the control pass sees it; the ZooKeeper store and its in-memory twin both keep this promise.
+
+The contract tests in `tests/contract/` state it in full. A store knows nothing of contracts or tiers: it reads
+exact texts, and writes exactly what it is told or nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from controller_logic.model import Entity, QuotaWrite, StoredQuota
+from controller_logic.reasons import Reason
+
+MAX_WRITES_PER_BATCH = 200  # three operations each stay far below ZooKeeper's 1 MiB request
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What must be right before anything is written. `controller_version` None = Kafka has no controller now."""
+
+    cluster_id: str
+    controller_version: int | None
+    migration_running: bool
+    owner_policy_key: str | None
+    owner_policy_uid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutcome:
+    """What became of one write: `applied`, or why not (`reason`, `message`); a conflict is settled by the next pass."""
+
+    entity: Entity
+    applied: bool
+    reason: Reason | None = None
+    message: str = ""
+
+
+class QuotaStore(Protocol):
+    """Reads and writes quotas of one Kafka cluster. Every call is bounded in time and raises tidegate.errors.
+
+    Unreachable when the store does not answer; Unauthorized when it refuses us; WriteRefused when the cluster as a whole
+    must not be written (another cluster id, KRaft migration, another policy's claim).
+    """
+
+    def facts(self) -> ClusterFacts:
+        """Cluster id, controller and claim, read now."""
+        ...
+
+    def claim(self, policy_key: str, policy_uid: str) -> None:
+        """Record that this policy owns the cluster's ledger. Raises WriteRefused if another policy's claim stands."""
+        ...
+
+    def release_claim(self, policy_key: str) -> None:
+        """Remove our claim, if it is ours and no ledger record of ours is left; otherwise do nothing."""
+        ...
+
+    def ledger_entities(self) -> frozenset[Entity]:
+        """Every entity that has a ledger record, of whichever policy."""
+        ...
+
+    def read(self, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
+        """Read these entities with their ledger records; the answer has exactly these keys, or the call raises."""
+        ...
+
+    def read_everything(self) -> Mapping[Entity, StoredQuota]:
+        """Every entity that has a quota node or a ledger record; for `explain`, `plan` and `restore`."""
+        ...
+
+    def write(self, writes: Sequence[QuotaWrite], expected_cluster_id: str) -> tuple[WriteOutcome, ...]:
+        """Send one batch (at most MAX_WRITES_PER_BATCH, entities distinct) and say what became of each, in order.
+
+        Quota, ledger and notification of one entity are changed together or not at all. A write whose `seen` versions no
+        longer hold comes back as not applied (CONFLICT) and does not stop the others of the batch. The cluster id, the
+        absence of a migration and the controller's version are checked in the same transaction. After a lost connection
+        the entities are read back: a write that is found to have happened counts as applied and its notification is sent
+        once more. Raises OutcomeUnknown only when even the reading back failed.
+        """
+        ...
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` (from any thread, never blocking) when brokers come or go or the controller changes."""
+        ...
+
+    def topic_names(self) -> frozenset[str]:
+        """Names of all topics, for members that name topics by prefix."""
+        ...
+
+    def close(self) -> None:
+        """Give the session back; further calls raise Unreachable. Calling it twice is harmless."""
+        ...
