@@ -1,0 +1,142 @@
+"""Downloads and builds of the lab, kept outside the tree and found again by the content they were made from.
+
+An entry is built in a directory of its own, then renamed into place together with a mark that counts its files and bytes. An entry
+without its mark, or whose files no longer add up, is rebuilt and never handed out. The cache holds no running state (see run_directory)
+and never removes an entry that is still good.
+
+    <cache>/entries/<name>-<key>/complete.json     the mark
+    <cache>/entries/<name>-<key>/content/          what the build left
+    <cache>/building/<name>-<key>/                 a build under way, or the remains of one that died
+    <cache>/locks/<name>-<key>.lock                one builder at a time
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lab.errors import LabError
+from lab.progress import say
+
+_MARK = "complete.json"
+_CONTENT = "content"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished entry: its name and key, how many files it holds and how many bytes they have together."""
+
+    name: str
+    key: str
+    files: int
+    total_bytes: int
+
+
+def root() -> Path:
+    """The cache's directory, `${XDG_CACHE_HOME:-~/.cache}/tidegate-lab`; it may not exist yet."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "tidegate-lab"
+
+
+def key_of(key_parts: Iterable[str | bytes]) -> str:
+    """Sixteen hex digits that change whenever a part, or the border between two parts, changes."""
+    digest = hashlib.sha256()
+    for part in key_parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()[:16]
+
+
+def entry(name: str, key_parts: Iterable[str | bytes], *, build: Callable[[Path], None]) -> Path:
+    """The content directory of the entry `name` for these `key_parts`, built first when there is no whole one.
+
+    `build` gets an empty directory and leaves the content in it; whatever it raises is raised here and nothing is kept. A second
+    process that wants the same entry waits for the first. The directory is shared: read it, never write to it.
+    """
+    key = key_of(key_parts)
+    place = root() / "entries" / f"{name}-{key}"
+    if _is_whole(place):
+        return place / _CONTENT
+    with _locked(name, key):
+        if not _is_whole(place):
+            _build_into(place, name, key=key, build=build)
+    return place / _CONTENT
+
+
+def find(name: str, key_parts: Iterable[str | bytes]) -> Path | None:
+    """The content directory of a whole entry, or None when it would have to be built."""
+    place = root() / "entries" / f"{name}-{key_of(key_parts)}"
+    return place / _CONTENT if _is_whole(place) else None
+
+
+def entries() -> list[Entry]:
+    """Every whole entry, by name; empty when nothing was ever built."""
+    places = sorted((root() / "entries").glob("*"))
+    return [_read_mark(place) for place in places if _is_whole(place)]
+
+
+def _build_into(place: Path, name: str, *, key: str, build: Callable[[Path], None]) -> None:
+    workshop = root() / "building" / place.name
+    shutil.rmtree(workshop, ignore_errors=True)
+    (workshop / _CONTENT).mkdir(parents=True)
+    say(name, f"building into the cache ({place})")
+    started = time.monotonic()
+    try:
+        build(workshop / _CONTENT)
+        made = _measure(name, key, content=workshop / _CONTENT)
+        if not made.files:
+            raise LabError(f"The build of {name} left no files, so it is not kept. Read its output above and run it again.")
+        (workshop / _MARK).write_text(json.dumps(asdict(made)))
+        _put_in_place(workshop, place)
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+    say(name, f"built: {made.files} files, {made.total_bytes / 1e6:.0f} MB, {time.monotonic() - started:.1f} s")
+
+
+def _put_in_place(workshop: Path, place: Path) -> None:
+    """Rename, after setting aside a broken entry of that name: a reader sees the old one, none, or the whole new one."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.exists():
+        broken = workshop.with_name(f"{place.name}.broken")
+        shutil.rmtree(broken, ignore_errors=True)
+        place.rename(broken)
+        shutil.rmtree(broken)
+    workshop.rename(place)
+
+
+def _is_whole(place: Path) -> bool:
+    try:
+        mark = _read_mark(place)
+    except (OSError, ValueError, TypeError):
+        return False
+    return mark == _measure(mark.name, mark.key, content=place / _CONTENT)
+
+
+def _read_mark(place: Path) -> Entry:
+    return Entry(**json.loads((place / _MARK).read_text()))
+
+
+def _measure(name: str, key: str, *, content: Path) -> Entry:
+    sizes = [path.lstat().st_size for path in content.rglob("*") if not path.is_dir() or path.is_symlink()]
+    return Entry(name, key, files=len(sizes), total_bytes=sum(sizes))
+
+
+@contextmanager
+def _locked(name: str, key: str) -> Iterator[None]:
+    locks = root() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / f"{name}-{key}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(name, "another process is building it; waiting until it has finished")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
