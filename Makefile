@@ -1,0 +1,77 @@
+# Everything a person or CI does here. `make` alone lists it. Nothing needs to be installed by hand beyond what
+# `make doctor` names: the environment comes from uv.lock, the lab's parts from package registries into a cache.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
+UV_VERSION := 0.13.9
+UV := $(CACHE)/tidegate-lab/uv-$(UV_VERSION)/bin/uv
+PYTHON := .venv/bin/python
+# The interpreter of the machine, never a downloaded one.
+export UV_PYTHON_DOWNLOADS := never
+export UV_PYTHON := 3.11
+
+##@ Use
+.PHONY: demo
+demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API (DEMO=quick: under 4 minutes)
+	$(PYTHON) -m demo
+
+.PHONY: setup
+setup: .venv/.locked ## Make the locked Python environment in .venv
+
+.PHONY: doctor
+doctor: ## Say what this machine lacks, and the command that installs it
+	python3 -m lab doctor
+
+##@ Test
+.PHONY: test
+test: setup ## Set everything up and run every test, those on real parts too
+	$(PYTHON) -m lab doctor --quiet
+	$(PYTHON) -m pytest $(PYTEST)
+
+.PHONY: test-unit
+test-unit: setup ## Run the tests that need no real parts (seconds)
+	$(PYTHON) -m pytest -m "not integration" $(PYTEST)
+
+.PHONY: test-integration
+test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
+	$(PYTHON) -m pytest -m integration $(PYTEST)
+
+.PHONY: check
+check: setup ## Lint, types, who may know whom, and generated files up to date
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports --no-cache
+	$(PYTHON) -m tidegate.resources.generate --check
+	$(PYTHON) -m tidegate.reasons_table --check
+	$(PYTHON) -m tidegate.commands.reference --check
+
+##@ Change
+.PHONY: generate
+generate: setup ## Write every generated file again (crds/, docs/)
+	$(PYTHON) -m tidegate.resources.generate
+	$(PYTHON) -m tidegate.reasons_table
+	$(PYTHON) -m tidegate.commands.reference
+
+.PHONY: format
+format: setup ## Format the code
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+##@ Measure
+.PHONY: bench
+bench: setup ## Measure, and write docs/benchmarks.md with this machine's description
+	$(PYTHON) -m bench
+
+##@ Help
+.PHONY: help
+help: ## List these commands
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(UV):
+	tools/bootstrap-uv "$(CACHE)/tidegate-lab/uv-$(UV_VERSION)" $(UV_VERSION)
+
+.venv/.locked: $(UV) uv.lock pyproject.toml
+	$(UV) sync --quiet --frozen --extra dev
+	@touch $@

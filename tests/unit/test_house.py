@@ -1,0 +1,44 @@
+"""The house keeps its own rules: names that would hide the standard library, and what the core may touch."""
+
+import ast
+import operator
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = sorted((ROOT / "controller_logic").rglob("*.py"))
+IMPURE = {"asyncio", "io", "logging", "os", "pathlib", "random", "secrets", "socket", "subprocess", "tempfile", "threading", "time"}
+
+
+def test_the_operator_folder_never_hides_the_standard_library() -> None:
+    """A package called operator on the path breaks Python itself at start-up."""
+    assert not (ROOT / "operator" / "__init__.py").exists()
+    assert Path(operator.__file__).is_relative_to(Path(sys.modules["os"].__file__).parent)
+
+
+def imported_modules(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+def test_the_core_touches_no_clock_no_network_no_file_and_no_chance(path: Path) -> None:
+    modules = imported_modules(path)
+    assert modules <= sys.stdlib_module_names | {"controller_logic"}
+    assert not modules & IMPURE
+
+
+@pytest.mark.parametrize("command", ["make demo", "make test"])
+def test_the_readme_names_the_two_commands(command: str) -> None:
+    assert command in (ROOT / "README.md").read_text()
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
