@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 from lab.errors import LabError
 
@@ -42,6 +43,12 @@ class Process:
         self.name = name
         self.log_path = log_path
         self._popen = popen
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def pid(self) -> int:
@@ -71,6 +78,12 @@ class Process:
                 raise LabError(f"{self.name} (pid {self.pid}) was still running after {timeout_seconds:g} s.\n{self.log_tail()}")
             time.sleep(_POLL_SECONDS)
         return code
+
+    def expect_success(self, timeout_seconds: float) -> None:
+        """Wait for it to end with code 0; `LabError` with the log's tail for any other end."""
+        code = self.wait(timeout_seconds)
+        if code != 0:
+            raise LabError(f"{self.name} failed with code {code}.\n{self.log_tail()}")
 
     def kill(self) -> None:
         """End it and its group with SIGKILL, as a crash would; returns when it is gone. A second call does nothing."""

@@ -1,0 +1,127 @@
+"""What the lab asks of a running Kafka through its admin protocol: topics, leaders, SCRAM users, logins. It sets no quota.
+
+Every call makes a client of its own, so that a broker killed in between never leaves a stale connection, and waits at most
+`_TIMEOUT_SECONDS` for its answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from lab.errors import LabError
+from lab.waiting import wait_until
+
+_TIMEOUT_SECONDS = 20.0
+_SCRAM_ITERATIONS = 4096
+
+
+class KafkaAdmin:
+    """Administration of one Kafka cluster without login, through its plain listener."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+
+    def cluster_id(self) -> str:
+        """The cluster id, as the brokers tell it."""
+        return str(self._metadata().cluster_id)
+
+    def wait_for_brokers(self, broker_ids: Sequence[int]) -> None:
+        """Return once the cluster's metadata shows exactly these brokers."""
+        wanted = set(broker_ids)
+        wait_until(
+            lambda: set(self._metadata().brokers) == wanted, f"brokers {sorted(wanted)} in the metadata", timeout_seconds=_TIMEOUT_SECONDS
+        )
+
+    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], *, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic with these replicas per partition, the preferred leader first, and return once every partition has a leader."""
+        topic = NewTopic(
+            name, num_partitions=len(assignment), replica_assignment=[list(replicas) for replicas in assignment], config=dict(config or {})
+        )
+        client = self._client()
+        client.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
+        wait_until(lambda: self._has_leaders(name, len(assignment)), f"leaders of topic {name}", timeout_seconds=_TIMEOUT_SECONDS)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; an unknown one is an error of Kafka's."""
+        client = self._client()
+        client.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> broker that leads it; a partition without leader is left out, and so is everything of an unknown topic."""
+        partitions = self._metadata().topics
+        if topic not in partitions:
+            return {}
+        return {number: partition.leader for number, partition in partitions[topic].partitions.items() if partition.leader >= 0}
+
+    def create_scram_user(self, user: str, password: str) -> None:
+        """Give `user` a SCRAM-SHA-256 credential, or a new one."""
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, _SCRAM_ITERATIONS)
+        upsertion = UserScramCredentialUpsertion(user, credential, password.encode())
+        client = self._client()
+        client.alter_user_scram_credentials([upsertion])[user].result(_TIMEOUT_SECONDS)
+
+    def _has_leaders(self, topic: str, partitions: int) -> bool:
+        return len(self.leaders(topic)) == partitions
+
+    def _client(self) -> AdminClient:
+        """A client; callers keep it until their answer is there, because a client that goes away cancels its requests."""
+        return AdminClient({"bootstrap.servers": self._bootstrap_servers, "log_level": 0, "error_cb": _be_quiet})
+
+    def _metadata(self) -> Any:
+        try:
+            return self._client().list_topics(timeout=_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise LabError(
+                f"No broker of {self._bootstrap_servers} answered a metadata request within {_TIMEOUT_SECONDS:g} s: {error}"
+            ) from error
+
+
+def can_log_in(bootstrap_servers: str, user: str, *, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:
+    """Whether the brokers accept this login; `LabError` when they give no answer at all."""
+    refusals: list[str] = []
+    client = Producer(
+        {
+            **login_settings(bootstrap_servers, user, password=password, mechanism=mechanism),
+            "log_level": 0,
+            "error_cb": _note_refusal(refusals),
+        }
+    )
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            client.list_topics(timeout=0.25)
+        except KafkaException:
+            client.poll(0)
+            if refusals:
+                return False
+        else:
+            return True
+    raise LabError(f"{bootstrap_servers} neither accepted nor refused the login of {user} within {_TIMEOUT_SECONDS:g} s.")
+
+
+def login_settings(bootstrap_servers: str, user: str, *, password: str, mechanism: str) -> dict[str, Any]:
+    """The settings with which a librdkafka client logs in on the SASL listener."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def _note_refusal(refusals: list[str]) -> Any:
+    def note(error: Any) -> None:
+        if error.name() == "_AUTHENTICATION":
+            refusals.append(str(error))
+
+    return note
+
+
+def _be_quiet(_error: object) -> None:
+    """Connection errors to killed brokers are expected; what matters comes back as the result of the call."""

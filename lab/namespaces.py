@@ -1,0 +1,119 @@
+"""A bridge and one network namespace per machine of the lab, so that a broker's network counters are its own. Needs root.
+
+The bridge, its gateway address and everything that is not a broker or a client (ZooKeeper, Prometheus, the operator) stay in the
+namespace of the lab itself. Addresses come from 198.18.0.0/15, the range set aside for benchmarks, one /24 per lab; names carry
+the lab's id. Nothing is routed beyond the bridge.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from random import SystemRandom
+
+from lab import cache
+from lab.errors import LabError
+from lab.run_directory import RunDirectory
+
+_COMMAND_TIMEOUT_SECONDS = 20
+_DEVICE = "eth0"
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """One machine of the lab: its network namespace and its address on the bridge."""
+
+    name: str
+    address: str
+
+
+class Network:
+    """The bridge of one lab. It is taken down by the run directory, at its end or at the sweep after a crash."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        """Make the bridge on a free /24; `LabError` without root or without `ip`."""
+        refuse_without_root()
+        self._run = run
+        self._prefix = f"tg{run.lab_id}"
+        self._bridge = f"{self._prefix}br"
+        with (cache.root() / "network.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._subnet = _free_subnet()
+            run.record_undo(["ip", "link", "del", self._bridge])
+            _ip("link", "add", self._bridge, "type", "bridge")
+            _ip("addr", "add", f"{self.gateway}/24", "dev", self._bridge)
+        _ip("link", "set", self._bridge, "up")
+
+    @property
+    def gateway(self) -> str:
+        """The address of the lab itself on the bridge."""
+        return f"{self._subnet}.1"
+
+    def add(self, machine: str, host_number: int) -> Namespace:
+        """A namespace for `machine` (a short word, "b1") at the address that ends in `host_number`."""
+        namespace = Namespace(f"{self._prefix}-{machine}", f"{self._subnet}.{host_number}")
+        veth = self._veth(machine)
+        self._run.record_undo(["ip", "netns", "del", namespace.name])
+        self._run.record_undo(["ip", "link", "del", veth])
+        _ip("netns", "add", namespace.name)
+        _ip("link", "add", veth, "type", "veth", "peer", "name", _DEVICE, "netns", namespace.name)
+        _ip("link", "set", veth, "master", self._bridge, "up")
+        _ip("-n", namespace.name, "addr", "add", f"{namespace.address}/24", "dev", _DEVICE)
+        _ip("-n", namespace.name, "link", "set", _DEVICE, "up")
+        _ip("-n", namespace.name, "link", "set", "lo", "up")
+        return namespace
+
+    def limit_egress(self, namespace: Namespace, bytes_per_second: int) -> None:
+        """Give the machine a card that sends no faster than this; a second call changes the rate.
+
+        The kernel's own figure for the card's speed does not change, so a limit has to be declared, never read from it.
+        """
+        _run(["ip", "netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second)])
+
+    def limit_ingress(self, namespace: Namespace, bytes_per_second: int) -> None:
+        """Give the machine a card that receives no faster than this."""
+        _run(_token_bucket(self._veth(namespace.name.rpartition("-")[2]), bytes_per_second))
+
+    def _veth(self, machine: str) -> str:
+        return f"{self._prefix}{machine}"
+
+
+def refuse_without_root() -> None:
+    """Raise `LabError` where namespaces cannot be made, and say what works instead."""
+    if os.geteuid() != 0:
+        raise LabError(
+            "Network namespaces need root. Without it, leave out --namespaces: brokers then run on loopback and traffic is read from JMX."
+        )
+    if shutil.which("ip") is None:
+        raise LabError("Network namespaces need the `ip` command. Install it: apt-get install iproute2")
+
+
+def _token_bucket(device: str, bytes_per_second: int) -> list[str]:
+    # A bucket of 10 ms, but never below 64 KiB: one segment that the card splits later must fit into it.
+    burst_bytes = max(65536, bytes_per_second // 100)
+    rate = ["rate", f"{bytes_per_second * 8}bit", "burst", f"{burst_bytes}b", "latency", "50ms"]
+    return ["tc", "qdisc", "replace", "dev", device, "root", "tbf", *rate]
+
+
+def _free_subnet() -> str:
+    """The first three numbers of a /24 that no interface of this machine uses."""
+    listing = subprocess.run(["ip", "-j", "-4", "addr"], check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_SECONDS)
+    used = {address["local"].rpartition(".")[0] for link in json.loads(listing.stdout) for address in link["addr_info"]}
+    free = [subnet for second in (18, 19) for third in range(256) if (subnet := f"198.{second}.{third}") not in used]
+    if not free:
+        raise LabError("All 512 networks of 198.18.0.0/15 are in use on this machine. `python -m lab status` lists the labs that run.")
+    return SystemRandom().choice(free)
+
+
+def _ip(*arguments: str) -> None:
+    _run(["ip", *arguments])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_SECONDS)
+    if done.returncode != 0:
+        raise LabError(f"`{' '.join(command)}` failed with code {done.returncode}: {done.stderr.strip()}")

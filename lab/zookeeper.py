@@ -1,0 +1,138 @@
+"""One ZooKeeper server, alone or under the lab's brokers. It knows nothing of Kafka's znodes."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from lab.java import properties, start_java
+from lab.kafka_jars import kafka_jars
+from lab.ports import free_port
+from lab.process import Process
+from lab.run_directory import RunDirectory
+from lab.waiting import wait_until
+
+_START_TIMEOUT_SECONDS = 30
+_TICK_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True)
+class DigestLogin:
+    """A user of ZooKeeper's SASL DIGEST-MD5."""
+
+    user: str
+    password: str
+
+    def client_section(self) -> str:
+        """The JAAS section with which a Java client, such as a broker, logs in."""
+        return (
+            "Client { org.apache.zookeeper.server.auth.DigestLoginModule required "
+            f'username="{self.user}" password="{self.password}"; }};\n'
+        )
+
+
+class ZooKeeperLab:
+    """A ZooKeeper server on a free port of `host`; a context manager. Session timeouts from 2 to 20 s are granted.
+
+    With `logins`, clients may log in by SASL DIGEST-MD5 as one of them; others are served still, and ACLs decide what they may do.
+    Without `directory` it makes, and removes, a run directory of its own.
+    """
+
+    def __init__(self, *, host: str = "127.0.0.1", logins: tuple[DigestLogin, ...] = (), directory: Path | None = None) -> None:
+        self.host = host
+        self.logins = logins
+        self.port = free_port(host)
+        self._directory = directory
+        self._process: Process | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if self._directory is None:
+                self._directory = stack.enter_context(RunDirectory()).path / "zookeeper"
+            stack.callback(self.stop)
+            self.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def connect(self) -> str:
+        """The connect string, without a chroot."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def process(self) -> Process:
+        """The server's process, started or ended."""
+        if self._process is None:
+            raise RuntimeError("this ZooKeeper was not started yet")
+        return self._process
+
+    def start(self) -> None:
+        """Start it, again with the data it had, and return when it answers."""
+        directory = self._home()
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "zoo.cfg").write_text(properties(self._settings(directory)))
+        self._process = start_java(
+            "zookeeper",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            arguments=["zoo.cfg"],
+            options=["-Xmx128m", *self._login_options(directory)],
+            jars=kafka_jars(),
+            directory=directory,
+        )
+        wait_until(self._answers, "ZooKeeper's first answer", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self._process])
+
+    def kill(self) -> None:
+        """End it as a crash would; clients lose their connection, sessions live on when it is started again in time."""
+        self.process.kill()
+
+    def stop(self) -> None:
+        """End it. Nothing happens when it does not run."""
+        if self._process is not None:
+            # It has nothing to say to anybody: its data directory goes with the lab, and its orderly end takes longer than a kill.
+            self._process.kill()
+
+    def log_text(self) -> str:
+        """Everything it has logged, over all its starts."""
+        return self.process.log_path.read_text(errors="replace")
+
+    def _home(self) -> Path:
+        if self._directory is None:
+            raise RuntimeError("this ZooKeeper has no directory; use it as a context manager")
+        return self._directory
+
+    def _settings(self, directory: Path) -> dict[str, str]:
+        settings = {
+            "dataDir": str(directory / "data"),
+            "clientPortAddress": self.host,
+            "clientPort": str(self.port),
+            "tickTime": str(_TICK_MILLISECONDS),
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        if self.logins:
+            settings["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        return settings
+
+    def _login_options(self, directory: Path) -> list[str]:
+        if not self.logins:
+            return []
+        users = " ".join(f'user_{login.user}="{login.password}"' for login in self.logins)
+        jaas = directory / "server_jaas.conf"
+        jaas.write_text(f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required {users}; }};\n")
+        return [f"-Djava.security.auth.login.config={jaas}"]
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(4) == b"imok"
+        except OSError:
+            return False
