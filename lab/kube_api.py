@@ -1,0 +1,213 @@
+"""A real Kubernetes API on loopback: etcd, kube-apiserver and kube-controller-manager, each a part of the one binary `kube`.
+
+No node, no scheduler, no Pods: what it offers is what an operator sees of a cluster (schemas, CEL, RBAC, watches, garbage collection,
+namespace deletion). Its state lives in one directory and is deleted at the end. Nothing needs root.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import ssl
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from lab.errors import LabError
+from lab.kube_build import kube_binary
+from lab.kube_key import service_account_key
+from lab.ports import free_port
+from lab.process import Process, start
+from lab.progress import say
+from lab.run_directory import RunDirectory
+from lab.waiting import wait_until
+
+_START_TIMEOUT_SECONDS = 60.0
+_CONTROLLERS = (
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "ttl-after-finished-controller",
+)
+
+
+class KubectlFailed(LabError):
+    """kubectl ended with a code other than 0; `stderr` is what it said, which for a rejected object is the server's message."""
+
+    def __init__(self, command: str, *, exit_code: int, stderr: str) -> None:
+        super().__init__(f"`kubectl {command}` ended with code {exit_code}: {stderr.strip()}")
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+class KubeApi:
+    """A running Kubernetes API for as long as the `with` block lasts.
+
+    Attributes are valid inside the block: `server` (the URL), `kubeconfig` (an administrator's), `directory` (state and logs). The
+    first write to a fresh CRD takes about 2 s on this server although the CRD is Established, so install CRDs once per session.
+    """
+
+    def __init__(self) -> None:
+        self._processes: list[Process] = []
+        self._token = secrets.token_hex(16)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._binary = kube_binary()
+        with ExitStack() as stack:
+            self.directory = stack.enter_context(RunDirectory()).path
+            self.kubeconfig = self.directory / "admin.kubeconfig"
+            self._port = free_port()
+            self.server = f"https://127.0.0.1:{self._port}"
+            stack.callback(self._kill)
+            self._start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def kubectl(self, *args: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
+        """What kubectl, run as the administrator, writes to stdout.
+
+        `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than 0, `LabError` when it has not
+        ended in time.
+        """
+        command = [str(self._binary), "kubectl", f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.directory / 'kubectl'}", *args]
+        try:
+            done = subprocess.run(command, input=input or "", capture_output=True, text=True, timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise LabError(f"`kubectl {' '.join(args)}` had not ended after {timeout_seconds:g} s.") from None
+        if done.returncode != 0:
+            raise KubectlFailed(" ".join(args), exit_code=done.returncode, stderr=done.stderr)
+        return done.stdout
+
+    def install_crds(self, *paths: Path) -> None:
+        """Apply the CRDs in these files or directories, refusing unknown fields, and wait until they are served."""
+        files = [argument for path in paths for argument in ("-f", str(path))]
+        self.kubectl("apply", "--server-side", "--validate=strict", *files)
+        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
+
+    def kubeconfig_for(self, *, token: str, path: Path) -> Path:
+        """Write a kubeconfig to `path`, readable by its owner only, that presents the bearer `token`; returns `path`."""
+        cluster = {"server": self.server, "certificate-authority": str(self.directory / "pki" / "apiserver.crt")}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "lab", "cluster": cluster}],
+            "users": [{"name": "lab", "user": {"token": token}}],
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+            "current-context": "lab",
+        }
+        _write_private(path, json.dumps(content, indent=1))
+        return path
+
+    def _kill(self) -> None:
+        # Nothing here is worth a clean shutdown: the state is deleted, and an API server with open watches takes its time.
+        while self._processes:
+            self._processes.pop().kill()
+
+    def _start(self) -> None:
+        started = time.monotonic()
+        self._write_credentials()
+        etcd_url = self._start_etcd()
+        self._start_apiserver(etcd_url)
+        self._wait_until_ready(self._port, "the Kubernetes API")
+        self._wait_until_ready(self._start_controller_manager(), "the controller manager", path="/healthz")
+        say("kube-api", f"ready at {self.server} after {time.monotonic() - started:.1f} s")
+
+    def _write_credentials(self) -> None:
+        _write_private(self.directory / "service-account.key", service_account_key())
+        _write_private(self.directory / "tokens.csv", f'{self._token},admin,admin,"system:masters"\n')
+        self.kubeconfig_for(token=self._token, path=self.kubeconfig)
+
+    def _run(self, part: str, *flags: str) -> None:
+        log_path = self.directory / "log" / f"{part}.log"
+        self._processes.append(start(part, [str(self._binary), part, *flags], log_path=log_path))
+
+    def _start_etcd(self) -> str:
+        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self._run(
+            "etcd",
+            "--name=lab",
+            f"--data-dir={self.directory / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=lab={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        )
+        return client
+
+    def _start_apiserver(self, etcd_url: str) -> None:
+        self._run(
+            "kube-apiserver",
+            f"--etcd-servers={etcd_url}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            # otherwise it refuses to advertise a loopback address in the Service `kubernetes`
+            "--endpoint-reconciler-type=none",
+            f"--secure-port={self._port}",
+            f"--cert-dir={self.directory / 'pki'}",
+            f"--token-auth-file={self.directory / 'tokens.csv'}",
+            "--authorization-mode=Node,RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.directory / 'service-account.key'}",
+            f"--service-account-signing-key-file={self.directory / 'service-account.key'}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--profiling=false",
+        )
+
+    def _start_controller_manager(self) -> int:
+        port = free_port()
+        self._run(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--authentication-kubeconfig={self.kubeconfig}",
+            f"--authorization-kubeconfig={self.kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={self.directory / 'controller-manager-pki'}",
+            "--leader-elect=false",
+            f"--service-account-private-key-file={self.directory / 'service-account.key'}",
+            f"--root-ca-file={self.directory / 'pki' / 'apiserver.crt'}",
+            f"--controllers={','.join(_CONTROLLERS)}",
+        )
+        return port
+
+    def _wait_until_ready(self, port: int, what: str, *, path: str = "/readyz") -> None:
+        wait_until(lambda: self._answers(port, path), what, timeout_seconds=_START_TIMEOUT_SECONDS, processes=self._processes)
+
+    def _answers(self, port: int, path: str) -> bool:
+        # Each part has signed its own certificate by now or not yet; whether it is ready is all that is asked, over loopback.
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5.0, context=trusting)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+
+def _write_private(path: Path, content: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(content)
