@@ -1,0 +1,60 @@
+"""Programs out of Debian packages, unpacked into the cache: no root, nothing installed, no service started."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab import cache, process
+from lab.errors import LabError
+from lab.progress import say
+
+_APT_TIMEOUT_SECONDS = 300
+
+
+def unpacked(packages: Sequence[str]) -> Path:
+    """A directory with the files of these packages, as they would lie under `/`; dependencies are not followed.
+
+    Downloads with this machine's apt configuration and package lists; where the lists are missing or too old, with lists of its own.
+    """
+    return cache.entry(packages[0], [*packages, _release(), platform.machine()], build=lambda content: _unpack(packages, content))
+
+
+def _release() -> str:
+    os_release = Path("/etc/os-release")
+    return os_release.read_text() if os_release.exists() else "unknown"
+
+
+def _unpack(packages: Sequence[str], content: Path) -> None:
+    work = content.parent / "download"
+    work.mkdir()
+    say(packages[0], f"downloading the Debian packages {', '.join(packages)}")
+    try:
+        _apt("download", *packages, work=work, options=())
+    except LabError:
+        say(packages[0], "not to be had with this machine's package lists; fetching lists of our own")
+        private = _private_lists(work)
+        _apt("update", work=work, options=private)
+        _apt("download", *packages, work=work, options=private)
+    for archive in sorted(work.glob("*.deb")):
+        _run("dpkg", ["dpkg", "-x", str(archive), str(content)], work=work)
+    shutil.rmtree(content / "usr/share/doc", ignore_errors=True)
+
+
+def _private_lists(work: Path) -> tuple[str, ...]:
+    """Options that make apt keep its lists and caches in `work`, while sources and keys stay the machine's."""
+    (work / "lists/partial").mkdir(parents=True)
+    (work / "archives/partial").mkdir(parents=True)
+    settings = [f"Dir::State::Lists={work}/lists", f"Dir::Cache={work}", f"Dir::Cache::Archives={work}/archives", "APT::Sandbox::User="]
+    return tuple(part for setting in settings for part in ("-o", setting))
+
+
+def _apt(*arguments: str, work: Path, options: Sequence[str]) -> None:
+    _run(f"apt-get-{arguments[0]}", ["apt-get", "-q", *options, *arguments], work=work)
+
+
+def _run(name: str, argv: list[str], *, work: Path) -> None:
+    with process.start(name, argv, log_path=work / f"{name}.log", working_directory=work) as program:
+        program.expect_success(_APT_TIMEOUT_SECONDS)

@@ -1,0 +1,154 @@
+"""Prometheus and node_exporter beside a lab's brokers. It holds no queries of the product; it only scrapes and answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from lab import process
+from lab.broker import Broker
+from lab.debian_package import unpacked
+from lab.kafka import KafkaLab
+from lab.ports import free_port
+from lab.process import Process
+from lab.progress import say
+from lab.run_directory import RunDirectory
+from lab.waiting import wait_until
+
+_PACKAGES = ("prometheus", "prometheus-node-exporter")
+_NODE_EXPORTER_PORT = 9100
+_START_TIMEOUT_SECONDS = 60
+_QUERY_TIMEOUT_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class ScrapeTarget:
+    """One endpoint to scrape: its job, its host:port, and the broker whose figures it gives."""
+
+    job: str
+    address: str
+    broker_id: int
+
+
+class PrometheusLab:
+    """A Prometheus on a free loopback port, scraping `targets`; a context manager that returns once each was scraped once."""
+
+    def __init__(self, targets: Sequence[ScrapeTarget] = (), *, scrape_interval_seconds: int = 1, directory: Path | None = None) -> None:
+        self.targets = tuple(targets)
+        self.scrape_interval_seconds = scrape_interval_seconds
+        self._directory = directory
+        self._port = free_port()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            directory = self._directory or stack.enter_context(RunDirectory()).path / "prometheus"
+            self.process = stack.enter_context(self._start(directory))
+            wait_until(self._is_ready, "Prometheus to be ready", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
+            wait_until(self._scrapes_all, "a first scrape of each target", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        """The address of its web interface and API."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def query(self, expression: str, at_unix_seconds: float | None = None) -> list[dict[str, Any]]:
+        """The result of an instant query, as its API gives it; empty when nothing matches."""
+        parameters = {"query": expression} | ({} if at_unix_seconds is None else {"time": repr(at_unix_seconds)})
+        return list(self._get("/api/v1/query", parameters)["data"]["result"])
+
+    def query_range(
+        self, expression: str, start_unix_seconds: float, *, end_unix_seconds: float, step_seconds: float
+    ) -> list[dict[str, Any]]:
+        """The result of a range query, as its API gives it."""
+        window = {"start": repr(start_unix_seconds), "end": repr(end_unix_seconds), "step": repr(step_seconds)}
+        return list(self._get("/api/v1/query_range", {"query": expression, **window})["data"]["result"])
+
+    def _start(self, directory: Path) -> Process:
+        directory.mkdir(parents=True, exist_ok=True)
+        # Prometheus reads YAML, and JSON is YAML.
+        (directory / "prometheus.yml").write_text(json.dumps(self._configuration(), indent=1))
+        argv = [
+            str(unpacked(_PACKAGES) / "usr/bin/prometheus"),
+            f"--config.file={directory}/prometheus.yml",
+            f"--storage.tsdb.path={directory}/data",
+            f"--web.listen-address=127.0.0.1:{self._port}",
+        ]
+        return process.start("prometheus", argv, log_path=directory / "prometheus.log", working_directory=directory)
+
+    def _configuration(self) -> dict[str, Any]:
+        interval = f"{self.scrape_interval_seconds}s"
+        jobs = sorted({target.job for target in self.targets})
+        return {
+            "global": {"scrape_interval": interval, "scrape_timeout": interval},
+            "scrape_configs": [{"job_name": job, "static_configs": self._static_configs(job)} for job in jobs],
+        }
+
+    def _static_configs(self, job: str) -> list[dict[str, Any]]:
+        mine = [target for target in self.targets if target.job == job]
+        return [{"targets": [target.address], "labels": {"broker": str(target.broker_id)}} for target in mine]
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _scrapes_all(self) -> bool:
+        return len(self.query("up == 1")) == len(self.targets)
+
+    def _get(self, path: str, parameters: dict[str, str]) -> dict[str, Any]:
+        address = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(address, timeout=_QUERY_TIMEOUT_SECONDS) as answer:
+            body: dict[str, Any] = json.load(answer)
+        return body
+
+
+@contextmanager
+def monitoring(kafka: KafkaLab, *, scrape_interval_seconds: int = 1) -> Iterator[PrometheusLab]:
+    """A Prometheus over the brokers of `kafka`: their JMX exporters, and in namespaces a node_exporter each.
+
+    On loopback there is no card that belongs to one broker, so there is no node_exporter either, and that is said.
+    """
+    targets = [ScrapeTarget("kafka", address, broker_id) for broker_id, address in kafka.jmx_targets.items()]
+    with ExitStack() as stack:
+        if kafka.network is None:
+            say("prometheus", _why_no_node_exporter())
+        for broker in kafka.brokers:
+            if broker.plan.namespace is not None:
+                stack.enter_context(_node_exporter(broker))
+                targets.append(ScrapeTarget("node", f"{broker.plan.host}:{_NODE_EXPORTER_PORT}", broker.broker_id))
+        directory = kafka.run.path / "prometheus"
+        yield stack.enter_context(PrometheusLab(targets, scrape_interval_seconds=scrape_interval_seconds, directory=directory))
+
+
+def _why_no_node_exporter() -> str:
+    cause = "Without root brokers share" if os.geteuid() != 0 else "These brokers share"
+    return f"{cause} the loopback device, so there is no node_exporter; traffic per broker comes from JMX alone."
+
+
+def _node_exporter(broker: Broker) -> Process:
+    plan = broker.plan
+    argv = [
+        str(unpacked(_PACKAGES) / "usr/bin/prometheus-node-exporter"),
+        f"--web.listen-address={plan.host}:{_NODE_EXPORTER_PORT}",
+        "--collector.disable-defaults",  # a scrape of the cards alone takes a millisecond
+        "--collector.netdev",
+        "--collector.netclass",
+    ]
+    namespace = plan.namespace.name if plan.namespace else None
+    return process.start(f"node-exporter-{plan.broker_id}", argv, log_path=plan.directory / "node-exporter.log", namespace=namespace)
