@@ -1,0 +1,55 @@
+"""A small table of texts and how it looks: drawn by rich on a terminal, aligned plain text anywhere else.
+
+Plain text is one line a row, without colours or frames, so that grep, awk and a pager can use it. It knows nothing of
+quotas.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. Numbers are aligned right; a column that may `fold` gives way first where the terminal is narrow."""
+
+    title: str
+    right: bool = False
+    fold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Columns and rows of plain texts; every row has exactly one text a column."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[str]]
+
+    def plain_lines(self) -> tuple[str, ...]:
+        """A line of titles in capitals, then a line a row; an empty text shows as `-`, so that columns can be counted."""
+        titles = [column.title.upper().replace(" ", "-") for column in self.columns]
+        lines = [titles, *([text or "-" for text in row] for row in self.rows)]
+        widths = [max(len(line[index]) for line in lines) for index in range(len(titles))]
+        return tuple(self._aligned(line, widths) for line in lines)
+
+    def _aligned(self, line: Sequence[str], widths: Sequence[int]) -> str:
+        cells = (
+            text.rjust(width) if column.right else text.ljust(width) for column, text, width in zip(self.columns, line, widths, strict=True)
+        )
+        return GAP.join(cells).rstrip()
+
+    def drawn(self) -> Table:
+        """The same as a rich table without vertical lines; texts are taken literally, never as markup."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        for column in self.columns:
+            overflow = "fold" if column.fold else "ellipsis"
+            justify = "right" if column.right else "left"
+            table.add_column(column.title, justify=justify, no_wrap=not column.fold, overflow=overflow)
+        for row in self.rows:
+            table.add_row(*(Text(text) for text in row))
+        return table
