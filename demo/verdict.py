@@ -1,0 +1,69 @@
+"""Expected against measured: every bound of the experiment as one row, and whether it was kept. It measures nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# How exactly a broker holds its quota over whole sawteeth, measured on Kafka 3.9.2.
+RATE_BELOW_PERCENT = 10
+RATE_ABOVE_PERCENT = 5
+REACTION_LIMIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One bound: `measured` must lie in [`lowest`, `highest`]. A value that could not be measured is None and misses the bound."""
+
+    name: str
+    unit: str
+    expected: float
+    measured: float | None
+    lowest: float
+    highest: float
+    tolerance: str
+
+    @property
+    def kept(self) -> bool:
+        return self.measured is not None and self.lowest <= self.measured <= self.highest
+
+
+def rate_check(name: str, expected_bytes_per_second: float, *, measured_bytes_per_second: float) -> Check:
+    """A rate must lie between 10 % below and 5 % above what the arithmetic expects; shown in MB/s."""
+    expected = expected_bytes_per_second / 1e6
+    return Check(
+        name=name,
+        unit="MB/s",
+        expected=expected,
+        measured=measured_bytes_per_second / 1e6,
+        lowest=expected * (1 - RATE_BELOW_PERCENT / 100),
+        highest=expected * (1 + RATE_ABOVE_PERCENT / 100),
+        tolerance=f"-{RATE_BELOW_PERCENT} % / +{RATE_ABOVE_PERCENT} %",
+    )
+
+
+def rate_checks(title: str, expected_by_broker: Mapping[int, float], *, measured_by_broker: Mapping[int, float]) -> list[Check]:
+    """One row for each broker that leads and one for their total; a broker that delivered nothing counts as 0."""
+    measured = {broker: measured_by_broker.get(broker, 0.0) for broker in expected_by_broker}
+    rows = [
+        rate_check(f"{title}: broker {broker}", expected, measured_bytes_per_second=measured[broker])
+        for broker, expected in expected_by_broker.items()
+    ]
+    total = sum(measured_by_broker.values())
+    return [*rows, rate_check(f"{title}: total", sum(expected_by_broker.values()), measured_bytes_per_second=total)]
+
+
+def reaction_check(seconds_after_election: float | None) -> Check:
+    """The corrected quota must be committed within five seconds after the new leader was elected; earlier than it is fine too."""
+    return Check(
+        name="New leader elected to corrected quota committed",
+        unit="s",
+        expected=REACTION_LIMIT_SECONDS,
+        measured=seconds_after_election,
+        lowest=float("-inf"),
+        highest=REACTION_LIMIT_SECONDS,
+        tolerance=f"at most {REACTION_LIMIT_SECONDS:g} s",
+    )
+
+
+def exact_check(name: str, unit: str, *, expected: float, measured: float | None) -> Check:
+    """A number that must be exactly as expected, such as the quota in ZooKeeper."""
+    return Check(name, unit, expected, measured, lowest=expected, highest=expected, tolerance="exact")
