@@ -1,0 +1,27 @@
+"""The custom resources: what a person may declare, what the operator reports, and how both are told to Kubernetes.
+
+Knows pydantic and the errors; nothing of Kafka, of Kubernetes clients or of the control pass. The models convert to the
+vocabulary of the core in `control/observe.py`, not here.
+"""
+
+from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, POLICY, TIER, VERSION, Kind
+from tidegate.resources.loading import parse_object, parse_policy, parse_tier
+from tidegate.resources.objects import BrokerBandwidthPolicy, BusinessTier, CustomResource, ObjectMeta
+
+__all__ = [
+    "API_VERSION",
+    "CATEGORY",
+    "GROUP",
+    "KINDS",
+    "POLICY",
+    "TIER",
+    "VERSION",
+    "BrokerBandwidthPolicy",
+    "BusinessTier",
+    "CustomResource",
+    "Kind",
+    "ObjectMeta",
+    "parse_object",
+    "parse_policy",
+    "parse_tier",
+]

@@ -1,0 +1,132 @@
+"""Texts that resources carry: names of users and topics, addresses, references; each with its bounds and its rule.
+
+A pattern alone answers with a regular expression; where people err, a rule says in words what must hold.
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from tidegate.resources.rules import Rule, enforce
+from tidegate.resources.schema_model import SchemaModel
+
+MAX_KAFKA_NAME_LENGTH = 256
+
+CONTROL_CHARACTERS = r"[\x00-\x1f\x7f]"
+
+
+def ruled(*rules: Rule) -> tuple[Any, Any]:
+    """The annotations that make a scalar type obey `rules`, in the model and in the CRD alike."""
+
+    def check(value: Any) -> Any:
+        enforce(rules, value)
+        return value
+
+    in_cel: list[Any] = [dict(rule.as_schema()) for rule in rules if rule.cel]
+    return AfterValidator(check), Field(json_schema_extra={"x-kubernetes-validations": in_cel})
+
+
+def matching(expression: str, message: str) -> Rule:
+    """The rule that a text matches a whole regular expression (RE2; anchors are added)."""
+    compiled = re.compile(expression)
+    return Rule(
+        cel=f"self.matches({_cel_text(f'^(?:{expression})$')})", message=message, holds=lambda text: compiled.fullmatch(text) is not None
+    )
+
+
+def _cel_text(text: str) -> str:
+    return "r'" + text + "'" if "'" not in text else 'r"' + text + '"'
+
+
+_NO_CONTROL_CHARACTERS = Rule(
+    cel=f"!self.matches(r'{CONTROL_CHARACTERS}')",
+    message="must not contain control characters",
+    holds=lambda text: re.search(CONTROL_CHARACTERS, text) is None,
+)
+_NO_RESERVED_NAME = Rule(
+    cel="!(self in ['.', '..', '<default>'])",
+    message="must not be '.', '..' (no legal names in ZooKeeper) or '<default>' (Kafka's default entity: see spec.defaults of the policy)",
+    holds=lambda text: text not in (".", "..", "<default>"),
+)
+
+_name_check, _name_schema = ruled(_NO_CONTROL_CHARACTERS, _NO_RESERVED_NAME)
+KafkaName = Annotated[str, Field(min_length=1, max_length=MAX_KAFKA_NAME_LENGTH), _name_check, _name_schema]
+"""A user (principal name without `User:`) or client id, exactly as Kafka sees it; `ANONYMOUS` is an ordinary user."""
+
+# a rule in words would cost the API server too much for every topic of every member, so the pattern speaks for itself
+TOPIC_PATTERN = r"^[A-Za-z0-9._-]*[*]?$"
+_topic_check, _topic_schema = ruled(
+    Rule(
+        cel="",
+        message="must be a topic name (letters, digits, '.', '_', '-'), or a prefix followed by one '*'",
+        holds=lambda text: re.fullmatch(r"[A-Za-z0-9._-]*[*]?", text) is not None,
+    ),
+    Rule(
+        cel="!(self in ['.', '..'])",
+        message="must not be '.' or '..': Kafka has no such topics",
+        holds=lambda text: text not in (".", ".."),
+    ),
+)
+TopicPattern = Annotated[
+    str, Field(min_length=1, max_length=249, json_schema_extra={"pattern": TOPIC_PATTERN}), _topic_check, _topic_schema
+]
+"""A topic name, or a prefix ending in `*`; `*` alone means every topic."""
+
+_member_check, _member_schema = ruled(
+    matching(
+        r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",
+        "must consist of letters, digits, '.', '_' and '-', and begin and end with a letter or digit",
+    )
+)
+MemberName = Annotated[str, Field(min_length=1, max_length=128), _member_check, _member_schema]
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
+
+_bootstrap_check, _bootstrap_schema = ruled(
+    matching(
+        rf"{_HOST}:[0-9]{{1,5}}(?:,{_HOST}:[0-9]{{1,5}})*",
+        "must be host:port pairs separated by commas without spaces, such as kafka-1:9092,kafka-2:9092",
+    )
+)
+BootstrapServers = Annotated[str, Field(min_length=1, max_length=2048), _bootstrap_check, _bootstrap_schema]
+
+_zookeeper_check, _zookeeper_schema = ruled(
+    matching(
+        rf"{_HOST}(?::[0-9]{{1,5}})?(?:,{_HOST}(?::[0-9]{{1,5}})?)*(?:/[^/\x00-\x20\x7f,]+)*",
+        "must be Kafka's own zookeeper.connect: host:port pairs separated by commas, then the chroot if there is one, "
+        "such as zk-1:2181,zk-2:2181/kafka",
+    )
+)
+ZooKeeperConnect = Annotated[str, Field(min_length=1, max_length=2048), _zookeeper_check, _zookeeper_schema]
+
+_url_check, _url_schema = ruled(
+    matching(
+        r"https?://[^\x00-\x20\x7f/?#@]+(?:/[^\x00-\x20\x7f?#@]*)?",
+        "must be an http:// or https:// address without credentials, query or fragment (credentials belong in credentialsSecretRef)",
+    )
+)
+HttpUrl = Annotated[str, Field(min_length=1, max_length=2048), _url_check, _url_schema]
+
+_cluster_check, _cluster_schema = ruled(matching(r"[A-Za-z0-9_-]+", "must be a Kafka cluster id: letters, digits, '_' and '-'"))
+ClusterId = Annotated[str, Field(min_length=1, max_length=128), _cluster_check, _cluster_schema]
+
+_object_check, _object_schema = ruled(
+    matching(
+        r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?",
+        "must be the name of a Kubernetes object: lower case letters, digits, '-' and '.', at most 253 characters",
+    )
+)
+ObjectName = Annotated[str, Field(min_length=1, max_length=253), _object_check, _object_schema]
+
+
+class SecretRef(SchemaModel):
+    """A Secret in the same namespace."""
+
+    name: ObjectName = Field(description="Name of a Secret in the namespace of this object.")
+
+
+class PolicyRef(SchemaModel):
+    """A policy in the same namespace."""
+
+    name: ObjectName = Field(description="Name of a BrokerBandwidthPolicy in the namespace of this object.")

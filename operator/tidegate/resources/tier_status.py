@@ -1,0 +1,82 @@
+"""The status of BusinessTier: what each member may do now, per broker and in total, and why.
+
+`summary` repeats in single words what `kubectl get` shows and JSONPath cannot count.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tidegate.resources.byte_rate import CEILING_BYTES_PER_SECOND, ExactRate
+from tidegate.resources.conditions import CamelCaseWord, Condition, Generation, StatusText
+from tidegate.resources.policy_status import Count, Skew
+from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.tier import MAX_MEMBERS
+
+Amount = Annotated[int, Field(ge=0, le=CEILING_BYTES_PER_SECOND, json_schema_extra={"format": "int64"})]
+
+
+class QuotaInForce(SchemaModel):
+    """A native quota on each broker; a key that is absent is not managed."""
+
+    fetch: ExactRate | None = Field(default=None, description="Bytes per second fetched from one broker.")
+    produce: ExactRate | None = Field(default=None, description="Bytes per second produced to one broker.")
+    request_percentage: Amount | None = Field(default=None, description="Share of one broker thread's time in percent.")
+    controller_mutations_per_second: Amount | None = Field(default=None, description="Partition mutations per second.")
+
+
+class TotalRates(SchemaModel):
+    """Rates over the whole cluster."""
+
+    fetch: ExactRate | None = Field(default=None, description="Bytes per second fetched from all brokers together.")
+    produce: ExactRate | None = Field(default=None, description="Bytes per second produced to all brokers together.")
+
+
+class MemberStatus(SchemaModel):
+    """One member: its leaders, its quota, and how far that is from its promise."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)] = Field(description="Name of the member in the spec.")
+    leaders: Count | None = Field(
+        default=None, description="Partitions of its topics that have a leader. Unset for a member without topics."
+    )
+    leader_skew: Skew | None = Field(
+        default=None, description="Permitted total over contract under method Max; 1.00 where every leading broker leads equally many."
+    )
+    quota: QuotaInForce | None = Field(default=None, description="Quota in force on each broker.")
+    target: QuotaInForce | None = Field(default=None, description="Quota it is on its way to, where that differs.")
+    contract_total: TotalRates | None = Field(default=None, description="What the contract promises over the whole cluster.")
+    permitted_total: TotalRates | None = Field(
+        default=None, description="What the quota permits over the whole cluster: quota times brokers that lead."
+    )
+    state: CamelCaseWord = Field(
+        description="Contract, Stepping, Throttled, Relaxing, or what keeps the member from it, such as TopicNotFound."
+    )
+    message: StatusText | None = Field(default=None, description="Why, in a sentence for people.")
+
+
+class TierStatusSummary(SchemaModel):
+    """What kubectl get shows."""
+
+    members: Count | None = Field(default=None, description="Members of the spec that the last pass saw.")
+    state: CamelCaseWord | None = Field(
+        default=None, description="The state that most needs attention among the members; Contract where all are at their contract."
+    )
+
+
+class TierStatus(SchemaModel):
+    """What the operator says of a tier. Rates measured are metrics, not status."""
+
+    observed_generation: Generation | None = Field(default=None, description="metadata.generation of the spec that this status speaks of.")
+    conditions: tuple[Condition, ...] | None = Field(
+        default=None,
+        max_length=16,
+        description="Ready on top, then Conflict.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    members: tuple[MemberStatus, ...] | None = Field(
+        default=None,
+        max_length=MAX_MEMBERS,
+        description="Every member of the spec.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    summary: TierStatusSummary | None = Field(default=None, description="The columns of kubectl get.")
