@@ -138,6 +138,16 @@ class KafkaLab:
         """Return once the partitions of `topic` are led exactly so."""
         wait_until(lambda: self.leaders(topic) == leaders, f"leaders {dict(leaders)} of topic {topic}", timeout_seconds=timeout_seconds)
 
+    def restore_preferred_leaders(self, topic: str, *, timeout_seconds: float = 60.0) -> None:
+        """Return once the first replica of every partition leads it again, as after its creation; all brokers must run."""
+        wanted = self.admin.preferred_leaders(topic)
+        wait_until(
+            partial(self._is_led_as, topic, wanted),
+            f"preferred leaders of topic {topic}",
+            timeout_seconds=timeout_seconds,
+            poll_seconds=0.5,
+        )
+
     def create_scram_user(self, user: str, password: str) -> None:
         """As `KafkaAdmin.create_scram_user`."""
         self.admin.create_scram_user(user, password)
@@ -165,6 +175,12 @@ class KafkaLab:
                     timeout_seconds=timeout_seconds,
                     processes=[broker.process],
                 )
+
+    def _is_led_as(self, topic: str, wanted: Mapping[int, int]) -> bool:
+        if self.leaders(topic) == wanted:
+            return True
+        self.admin.elect_preferred_leaders(topic)
+        return False
 
     def _start_brokers(self) -> None:
         for broker_id in self._broker_ids:

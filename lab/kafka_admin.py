@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from lab.errors import LabError
@@ -57,6 +57,16 @@ class KafkaAdmin:
         if topic not in partitions:
             return {}
         return {number: partition.leader for number, partition in partitions[topic].partitions.items() if partition.leader >= 0}
+
+    def preferred_leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> the first of its replicas, whoever leads now; KeyError for an unknown topic."""
+        return {number: partition.replicas[0] for number, partition in self._metadata().topics[topic].partitions.items()}
+
+    def elect_preferred_leaders(self, topic: str) -> None:
+        """Give each partition of `topic` back to the first of its replicas, where that one is in sync; otherwise nothing changes."""
+        client = self._client()
+        partitions = [TopicPartition(topic, number) for number in self.leaders(topic)]
+        client.elect_leaders(ElectionType.PREFERRED, partitions, operation_timeout=_TIMEOUT_SECONDS).result(_TIMEOUT_SECONDS)
 
     def create_scram_user(self, user: str, password: str) -> None:
         """Give `user` a SCRAM-SHA-256 credential, or a new one."""

@@ -13,6 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from lab.kafka import KafkaLab
+from lab.kube_api import KubeApi
+from lab.prometheus import PrometheusLab, monitoring
 from lab.zookeeper import ZooKeeperLab
 
 SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
@@ -43,6 +45,20 @@ def kafka() -> Iterator[KafkaLab]:
     """Three brokers on loopback. A test that kills one starts it again before it ends."""
     with KafkaLab(brokers=3, users=SASL_USERS) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def prometheus(kafka: KafkaLab) -> Iterator[PrometheusLab]:
+    """A Prometheus that scrapes the JMX exporters of `kafka` every second."""
+    with monitoring(kafka) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kube_api() -> Iterator[KubeApi]:
+    """A Kubernetes API: etcd, kube-apiserver and kube-controller-manager."""
+    with KubeApi() as api:
+        yield api
 
 
 @pytest.fixture
