@@ -1,0 +1,129 @@
+"""The quota store on ZooKeeper: Kafka's own quota nodes, with our ledger beside them.
+
+Written against a tree of znodes, so that the same rules run on ZooKeeper and in memory (`memory_store`). It decides nothing: what to
+write comes from the control pass, and is checked once more on its way out.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from controller_logic.model import Entity, QuotaWrite, StoredQuota
+from controller_logic.reasons import Reason
+from tidegate.errors import Conflict, ForeignContent, Incomplete
+from tidegate.kafka.batch_writer import BatchWriter
+from tidegate.kafka.cluster_sight import already_managed, see_cluster
+from tidegate.kafka.entity_names import entity_of_ledger_node
+from tidegate.kafka.entity_sight import see_entities
+from tidegate.kafka.entity_walk import walk_entities
+from tidegate.kafka.ledger import CLAIM_PATH, LEDGER_ROOT, Claim, claim_to_bytes, parse_claim
+from tidegate.kafka.new_nodes import plan_creates
+from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
+from tidegate.kafka.znodes import Delete, Operation, Rejected, SetData, ZnodeTree
+
+_TOPICS_PATH = "/brokers/topics"
+_CLAIM_ATTEMPTS = 5
+
+
+class ZooKeeperQuotaStore:
+    """A QuotaStore on a tree of znodes; see the protocol for what each call promises."""
+
+    def __init__(self, tree: ZnodeTree) -> None:
+        self._tree = tree
+
+    def facts(self) -> ClusterFacts:
+        """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""
+        return see_cluster(self._tree).facts
+
+    def claim(self, policy_key: str, policy_uid: str) -> None:
+        """See QuotaStore. A claim of the same policy with another uid (it was made anew) is taken over."""
+        ours = Claim(policy_key, policy_uid)
+        for _ in range(_CLAIM_ATTEMPTS):
+            (node,) = self._tree.read([CLAIM_PATH])
+            standing = None if node is None else parse_claim(node.data)
+            if standing == ours:
+                return
+            if standing is not None and standing.policy_key != policy_key:
+                raise already_managed(standing, policy_key)
+            data = claim_to_bytes(ours)
+            operations: list[Operation] = []
+            if node is None:
+                operations += plan_creates(self._tree, {CLAIM_PATH: data})
+            else:
+                operations.append(SetData(CLAIM_PATH, data, node.version))
+            if self._is_done(operations):
+                return
+        raise Conflict(f"The claim on this Kafka cluster keeps changing; policy {policy_key} tries again in the next pass.")
+
+    def release_claim(self, policy_key: str) -> None:
+        """See QuotaStore. A ledger record that cannot be read counts as ours: whose it is, nobody knows."""
+        (node,) = self._tree.read([CLAIM_PATH])
+        if node is None or parse_claim(node.data).policy_key != policy_key:
+            return
+        names = self._ledger_nodes()
+        entities = self.ledger_entities()
+        left = [sight for sight in see_entities(self._tree, entities).values() if sight.ledger is not None]
+        if len(names) == len(entities) and all(sight.record and sight.record.policy_key != policy_key for sight in left):
+            self._is_done([Delete(CLAIM_PATH, node.version)])
+
+    def ledger_entities(self) -> frozenset[Entity]:
+        """See QuotaStore. Nodes whose names are not ours are left out; `unreadable_nodes` names them."""
+        entities = set()
+        for name in self._ledger_nodes():
+            try:
+                entities.add(entity_of_ledger_node(name))
+            except ForeignContent:
+                continue
+        return frozenset(entities)
+
+    def read(self, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
+        """See QuotaStore."""
+        return {entity: sight.stored for entity, sight in see_entities(self._tree, entities).items()}
+
+    def read_everything(self) -> Mapping[Entity, StoredQuota]:
+        """See QuotaStore."""
+        return self.read([*walk_entities(self._tree).entities, *self.ledger_entities()])
+
+    def unreadable_nodes(self) -> tuple[str, ...]:
+        """Paths among Kafka's quota nodes and our ledger whose names stand for no entity; nobody's quota is there."""
+        strange = []
+        for name in self._ledger_nodes():
+            try:
+                entity_of_ledger_node(name)
+            except ForeignContent:
+                strange.append(f"{LEDGER_ROOT}/{name}")
+        return (*walk_entities(self._tree).unreadable, *sorted(strange))
+
+    def write(self, writes: Sequence[QuotaWrite], expected_cluster_id: str) -> tuple[WriteOutcome, ...]:
+        """See QuotaStore. Raises ValueError for a batch that is too large or names an entity twice."""
+        entities = [write.entity for write in writes]
+        if len(writes) > MAX_WRITES_PER_BATCH or len(set(entities)) != len(entities):
+            raise ValueError(f"a batch is at most {MAX_WRITES_PER_BATCH} writes of different entities, not {len(writes)} writes")
+        writer = BatchWriter(self._tree, expected_cluster_id)
+        writer.write(writes)
+        return tuple(writer.outcomes[entity] for entity in entities)
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """See QuotaStore."""
+        self._tree.watch(wake)
+
+    def topic_names(self) -> frozenset[str]:
+        """See QuotaStore. Raises Incomplete when Kafka keeps no topics at this address."""
+        (names,) = self._tree.children([_TOPICS_PATH])
+        if names is None:
+            raise Incomplete(Reason.TOPOLOGY_INCOMPLETE, f"{_TOPICS_PATH} does not exist at ZooKeeper {self._tree.address}.")
+        return frozenset(names)
+
+    def close(self) -> None:
+        """See QuotaStore."""
+        self._tree.close()
+
+    def _ledger_nodes(self) -> list[str]:
+        (names,) = self._tree.children([LEDGER_ROOT])
+        return names or []
+
+    def _is_done(self, operations: Sequence[Operation]) -> bool:
+        try:
+            self._tree.commit(operations)
+        except Rejected:
+            self._tree.sync()
+            return False
+        return True
