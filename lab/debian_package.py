@@ -11,6 +11,7 @@ from lab import cache, process
 from lab.errors import LabError
 from lab.progress import say
 
+PROMETHEUS = ("prometheus", "prometheus-node-exporter")
 _APT_TIMEOUT_SECONDS = 300
 
 
@@ -19,7 +20,16 @@ def unpacked(packages: Sequence[str]) -> Path:
 
     Downloads with this machine's apt configuration and package lists; where the lists are missing or too old, with lists of its own.
     """
-    return cache.entry(packages[0], [*packages, _release(), platform.machine()], build=lambda content: _unpack(packages, content))
+    return cache.entry(packages[0], _key_parts(packages), build=lambda content: _unpack(packages, content))
+
+
+def is_unpacked(packages: Sequence[str]) -> bool:
+    """Whether `unpacked` would return at once."""
+    return cache.find(packages[0], _key_parts(packages)) is not None
+
+
+def _key_parts(packages: Sequence[str]) -> list[str]:
+    return [*packages, _release(), platform.machine()]
 
 
 def _release() -> str:

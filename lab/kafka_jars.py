@@ -19,6 +19,11 @@ def kafka_jars() -> Path:
     return cache.entry("kafka-jars", [_POM.read_bytes()], build=_download)
 
 
+def is_downloaded() -> bool:
+    """Whether `kafka_jars` would return at once."""
+    return cache.find("kafka-jars", [_POM.read_bytes()]) is not None
+
+
 def jmx_agent(jars: Path) -> Path:
     """The JMX exporter's java agent among the jars."""
     return next(jars.glob("jmx_prometheus_javaagent-*.jar"))

@@ -18,7 +18,6 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
 
 from lab.errors import LabError
 
@@ -44,7 +43,7 @@ class Process:
         self.log_path = log_path
         self._popen = popen
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Process:
         return self
 
     def __exit__(self, *_: object) -> None:

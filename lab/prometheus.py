@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from lab import process
 from lab.broker import Broker
-from lab.debian_package import unpacked
+from lab.debian_package import PROMETHEUS, unpacked
+from lab.doctor import refuse_missing
 from lab.kafka import KafkaLab
 from lab.ports import free_port
 from lab.process import Process
@@ -23,7 +24,6 @@ from lab.progress import say
 from lab.run_directory import RunDirectory
 from lab.waiting import wait_until
 
-_PACKAGES = ("prometheus", "prometheus-node-exporter")
 _NODE_EXPORTER_PORT = 9100
 _START_TIMEOUT_SECONDS = 60
 _QUERY_TIMEOUT_SECONDS = 10
@@ -49,6 +49,7 @@ class PrometheusLab:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        refuse_missing("linux", "util-linux", "apt")
         with ExitStack() as stack:
             directory = self._directory or stack.enter_context(RunDirectory()).path / "prometheus"
             self.process = stack.enter_context(self._start(directory))
@@ -82,7 +83,7 @@ class PrometheusLab:
         # Prometheus reads YAML, and JSON is YAML.
         (directory / "prometheus.yml").write_text(json.dumps(self._configuration(), indent=1))
         argv = [
-            str(unpacked(_PACKAGES) / "usr/bin/prometheus"),
+            str(unpacked(PROMETHEUS) / "usr/bin/prometheus"),
             f"--config.file={directory}/prometheus.yml",
             f"--storage.tsdb.path={directory}/data",
             f"--web.listen-address=127.0.0.1:{self._port}",
@@ -144,7 +145,7 @@ def _why_no_node_exporter() -> str:
 def _node_exporter(broker: Broker) -> Process:
     plan = broker.plan
     argv = [
-        str(unpacked(_PACKAGES) / "usr/bin/prometheus-node-exporter"),
+        str(unpacked(PROMETHEUS) / "usr/bin/prometheus-node-exporter"),
         f"--web.listen-address={plan.host}:{_NODE_EXPORTER_PORT}",
         "--collector.disable-defaults",  # a scrape of the cards alone takes a millisecond
         "--collector.netdev",

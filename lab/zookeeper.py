@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from lab.doctor import refuse_missing
 from lab.java import properties, start_java
 from lab.kafka_jars import kafka_jars
 from lab.ports import free_port
@@ -50,6 +51,7 @@ class ZooKeeperLab:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        refuse_missing("linux", "util-linux", "java", "maven")
         with ExitStack() as stack:
             if self._directory is None:
                 self._directory = stack.enter_context(RunDirectory()).path / "zookeeper"

@@ -1,0 +1,82 @@
+"""The process that keeps one standing lab up: `python -m lab.keeper <name> <wanted as JSON>`. See `lab.standing`.
+
+It opens the parts as any test would, records where they answer, and waits; SIGTERM closes them in order.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+from lab.errors import LabError
+from lab.kafka import KafkaLab
+from lab.kube_api import KubeApi
+from lab.process_identity import ProcessIdentity
+from lab.progress import say
+from lab.prometheus import monitoring
+from lab.standing import StandingLab, Wanted
+from lab.zookeeper import ZooKeeperLab
+
+
+def main(name: str, wanted_json: str) -> int:
+    """Keep the lab until SIGTERM; 1 when a part does not start."""
+    signal.signal(signal.SIGTERM, _leave)
+    lab = StandingLab(name, ProcessIdentity.own(), Wanted.of(json.loads(wanted_json)), addresses={})
+    lab.write()
+    try:
+        with ExitStack() as stack:
+            addresses = open_parts(lab.wanted, stack)
+            StandingLab(name, lab.keeper, lab.wanted, addresses=addresses).write()
+            while True:
+                signal.pause()
+    except LabError as failure:
+        print(failure, file=sys.stderr)
+        return 1
+
+
+def open_parts(wanted: Wanted, stack: ExitStack) -> dict[str, dict[str, Any]]:
+    """Open the wanted parts on `stack`, Kafka first; part -> what its clients need to know."""
+    addresses: dict[str, dict[str, Any]] = {}
+    if "kafka" in wanted.parts or "prometheus" in wanted.parts:
+        say("kafka", f"starting ZooKeeper and {wanted.brokers} brokers")
+        kafka = stack.enter_context(_kafka(wanted))
+        addresses["kafka"] = _kafka_addresses(kafka, wanted)
+        if "prometheus" in wanted.parts:
+            say("prometheus", "starting")
+            prometheus = stack.enter_context(monitoring(kafka, scrape_interval_seconds=wanted.scrape_interval_seconds))
+            addresses["prometheus"] = {"url": prometheus.url}
+    if "zookeeper" in wanted.parts:
+        addresses["zookeeper"] = {"connect": stack.enter_context(ZooKeeperLab()).connect}
+    if "kube-api" in wanted.parts:
+        say("kube-api", "starting etcd, kube-apiserver and kube-controller-manager")
+        addresses["kube-api"] = {"kubeconfig": str(stack.enter_context(KubeApi()).kubeconfig)}
+    return addresses
+
+
+def _kafka(wanted: Wanted) -> KafkaLab:
+    return KafkaLab(brokers=wanted.brokers, namespaces=wanted.namespaces, users=wanted.users, server_properties=wanted.server_properties)
+
+
+def _kafka_addresses(kafka: KafkaLab, wanted: Wanted) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "sasl_bootstrap_servers": kafka.sasl_bootstrap_servers,
+        "passwords": {user: kafka.password(user) for user in wanted.users},
+        "zookeeper_connect": kafka.zookeeper_connect,
+        "cluster_id": kafka.cluster_id,
+        "jmx": kafka.jmx_targets,
+        "client_namespace": kafka.client_namespace.name if kafka.client_namespace else None,
+        "directory": str(kafka.run.path),
+    }
+
+
+def _leave(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the closing
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2]))

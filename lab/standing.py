@@ -1,0 +1,149 @@
+"""Labs that stay up after the command that started them: who keeps each, where its parts answer, and how it is ended.
+
+    <cache>/standing/<name>/keeper.json     the keeper's identity and what it keeps; its addresses once all of it serves
+    <cache>/standing/<name>/keeper.log      what the keeper said
+
+The parts themselves live in run directories of the keeper's process, which is the only one that starts and stops them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab import cache, run_directory
+from lab.errors import LabError
+from lab.process import log_tail
+from lab.process_identity import ProcessIdentity
+
+_START_TIMEOUT_SECONDS = 3600.0  # a first build of Kubernetes is part of it
+_STOP_TIMEOUT_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a standing lab consists of."""
+
+    parts: tuple[str, ...]
+    brokers: int = 3
+    namespaces: bool = False
+    users: tuple[str, ...] = ()
+    server_properties: dict[str, str] = field(default_factory=dict)
+    scrape_interval_seconds: int = 1
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Wanted:
+        """What `asdict` made of it, after a journey through JSON."""
+        return cls(**(fields | {"parts": tuple(fields["parts"]), "users": tuple(fields["users"])}))
+
+
+@dataclass(frozen=True)
+class StandingLab:
+    """One standing lab. `addresses` is part -> what a client of it needs to know; empty until everything serves."""
+
+    name: str
+    keeper: ProcessIdentity
+    wanted: Wanted
+    addresses: dict[str, dict[str, Any]]
+
+    def is_alive(self) -> bool:
+        """Whether its keeper still runs; when it does not, none of its parts does."""
+        return self.keeper.is_alive()
+
+    def write(self) -> None:
+        """Record it, all at once, so that no reader sees half of it."""
+        half = directory_of(self.name) / "keeper.json.new"
+        half.write_text(json.dumps(asdict(self), indent=1))
+        half.rename(half.with_suffix(""))
+
+
+def directory_of(name: str) -> Path:
+    """Where the standing lab `name` keeps its record."""
+    return cache.root() / "standing" / name
+
+
+def find(name: str) -> StandingLab | None:
+    """The record of the standing lab `name`, alive or not; None when there is none."""
+    try:
+        fields = json.loads((directory_of(name) / "keeper.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return StandingLab(fields["name"], ProcessIdentity(**fields["keeper"]), Wanted.of(fields["wanted"]), fields["addresses"])
+
+
+def everything() -> list[StandingLab]:
+    """Every recorded standing lab, by name."""
+    names = sorted(path.name for path in (cache.root() / "standing").glob("*"))
+    return [lab for name in names if (lab := find(name)) is not None]
+
+
+def bring_up(name: str, wanted: Wanted) -> StandingLab:
+    """Start a lab that stays up, and return once everything serves; ends it again when that fails or is interrupted."""
+    existing = find(name)
+    if existing is not None and existing.is_alive():
+        raise LabError(f"A lab named {name!r} is up already. Run `python -m lab down {name}` first, or give this one another --name.")
+    shutil.rmtree(directory_of(name), ignore_errors=True)
+    directory_of(name).mkdir(parents=True)
+    keeper = _start_keeper(name, wanted)
+    try:
+        return _await(name, keeper)
+    except BaseException:
+        keeper.terminate()
+        keeper.wait(_STOP_TIMEOUT_SECONDS)
+        shutil.rmtree(directory_of(name), ignore_errors=True)
+        raise
+
+
+def take_down(lab: StandingLab) -> None:
+    """End a standing lab and everything of it; for one whose keeper is gone, clear what it left. Never signals a stranger."""
+    if lab.is_alive():
+        os.kill(lab.keeper.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
+        while lab.is_alive() and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        if lab.is_alive():  # its parts are tied to it and end with it; what it made is swept below
+            os.kill(lab.keeper.pid, signal.SIGKILL)
+    run_directory.sweep()
+    shutil.rmtree(directory_of(lab.name), ignore_errors=True)
+
+
+def _start_keeper(name: str, wanted: Wanted) -> subprocess.Popen[bytes]:
+    with (directory_of(name) / "keeper.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "lab.keeper", name, json.dumps(asdict(wanted))],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=_REPOSITORY,
+        )
+
+
+def _await(name: str, keeper: subprocess.Popen[bytes]) -> StandingLab:
+    """Pass the keeper's words on until it serves; `LabError` when it ended instead."""
+    log_path = directory_of(name) / "keeper.log"
+    deadline = time.monotonic() + _START_TIMEOUT_SECONDS
+    with log_path.open() as log:
+        while time.monotonic() < deadline:
+            sys.stderr.write(log.read())
+            lab = find(name)
+            if lab is not None and lab.addresses:
+                return lab
+            if keeper.poll() is not None:
+                raise LabError(_last_words(log_path))
+            time.sleep(_POLL_SECONDS)
+    raise LabError(f"The lab did not serve within {_START_TIMEOUT_SECONDS:g} s.\n{log_tail(log_path)}")
+
+
+def _last_words(log_path: Path) -> str:
+    return f"The lab could not start and is down again.\n{log_tail(log_path, lines=40)}"
