@@ -11,6 +11,7 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
 from tidegate.kafka.batch_writer import BatchWriter
 from tidegate.kafka.cluster_sight import already_managed, see_cluster
+from tidegate.kafka.connection_settings import ZooKeeperConnection
 from tidegate.kafka.entity_names import entity_of_ledger_node
 from tidegate.kafka.entity_sight import see_entities
 from tidegate.kafka.entity_walk import walk_entities
@@ -18,9 +19,15 @@ from tidegate.kafka.ledger import CLAIM_PATH, LEDGER_ROOT, Claim, claim_to_bytes
 from tidegate.kafka.new_nodes import plan_creates
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
 from tidegate.kafka.znodes import Delete, Operation, Rejected, SetData, ZnodeTree
+from tidegate.kafka.zookeeper_session import ZooKeeperSession
 
 _TOPICS_PATH = "/brokers/topics"
 _CLAIM_ATTEMPTS = 5
+
+
+def open_zookeeper_store(connection: ZooKeeperConnection) -> "ZooKeeperQuotaStore":
+    """The store on a real ZooKeeper. It connects at its first call, and again whenever its session has died."""
+    return ZooKeeperQuotaStore(ZooKeeperSession(connection))
 
 
 class ZooKeeperQuotaStore:

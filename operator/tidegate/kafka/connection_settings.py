@@ -1,0 +1,62 @@
+"""How to reach ZooKeeper and the brokers, secrets included; plain values that whoever reads Secrets and files fills in.
+
+Secrets never show in `repr`, so that a settings object in a log line or a traceback gives nothing away. Nothing here connects.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class SaslMechanism(StrEnum):
+    """The login mechanisms that are offered; DIGEST-MD5 is ZooKeeper's, the others are the brokers'."""
+
+    DIGEST_MD5 = "DIGEST-MD5"
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+@dataclass(frozen=True, slots=True)
+class SaslLogin:
+    """A user name with its password."""
+
+    mechanism: SaslMechanism
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files for an encrypted connection. No CA = the machine's own; no certificate = none is shown to the server."""
+
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperConnection:
+    """ZooKeeper as Kafka's `zookeeper.connect` spells it, chroot included: `zk-1:2181,zk-2:2181/kafka`.
+
+    Log in as the brokers' own identity where `zookeeper.set.acl` is on; any other cannot read `/config/users`.
+    `start_timeout_seconds` bounds the first connection, `request_timeout_seconds` every call after it.
+    """
+
+    connect: str
+    sasl: SaslLogin | None = None
+    tls: TlsFiles | None = None
+    session_timeout_seconds: float = 12.0
+    start_timeout_seconds: float = 10.0
+    request_timeout_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConnection:
+    """The brokers' client listener, as `host:port` each. `request_timeout_seconds` bounds a whole answer, all tries together."""
+
+    bootstrap_servers: tuple[str, ...]
+    sasl: SaslLogin | None = None
+    tls: TlsFiles | None = None
+    request_timeout_seconds: float = 10.0
