@@ -25,10 +25,14 @@ class Memory:
     """What one pass hands to the next. Losing it is safe: steps and budget are recovered from the ledger.
 
     `charged` holds (time, number of charged entity writes), oldest first, of the last quarter of an hour.
+    `confirmed_removals` are the entities that a person confirmed for removal and that are not all given back yet;
+    `held_since` says since when the holds stand that the core itself found.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
+    confirmed_removals: frozenset[Entity] = frozenset()
+    held_since: Mapping[Reason, float] = field(default_factory=dict)
 
 
 class MemberState(StrEnum):
@@ -85,8 +89,8 @@ class Decision:
 
     `writes` are in sending order and empty when nothing has to change, when `holds` forbid it, or in Observe mode, where
     `would_write` carries them instead. `managed` counts entities that have (or would have) a quota of ours, `in_sync`
-    those already at their target, `contended` those left alone. `next_pass_in_seconds` is when a step is due, None = no need
-    before the usual poll.
+    those at their target once the writes are applied, `contended` those left alone. `next_pass_in_seconds` is when a step is
+    due or the budget has room again, None = no need before the usual poll.
     `finished_deleting` is true when a deleting policy has nothing left to give back.
     """
 

@@ -1,0 +1,195 @@
+"""The one entry of the core: decide(observation, memory) -> (decision, memory).
+
+The order of a pass:
+
+    1. hold        anything missing or a person's pause: report what is known, write nothing        holds_of
+    2. target      contracts on the leaders, and Kafka's default entities                           desired
+    3. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone       plan, key_step
+    4. removal     too much given back at once is held until a person confirms the count            removal
+    5. budget      order the writes, defer what does not fit into the quarter of an hour            budget
+    6. report      what every member has and should have, in numbers and words                      member_reports
+
+`decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really happened. The same
+observation and memory always give the same decision; a decision whose writes were all applied is followed by one
+without writes, unless a step is due.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from controller_logic import budget, contention
+from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
+from controller_logic.desired import NOTHING, Wanted, desired
+from controller_logic.entity_plan import IN_SYNC, EntityPlan
+from controller_logic.leader_scaling import Leaders
+from controller_logic.member_reports import Circumstances, report
+from controller_logic.model import Entity, Hold, Mode, Observation, RateForm
+from controller_logic.plan import Plan, deletion_plan, make_plan, our_entities
+from controller_logic.reasons import Reason
+
+WARN_ABOVE_SKEW = 1.5
+_NOT_NEEDED_TO_RESTORE = frozenset({Reason.BROKERS_UNREACHABLE, Reason.TOPOLOGY_INCOMPLETE, Reason.LIST_INCOMPLETE, Reason.TOPIC_NOT_FOUND})
+
+
+def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
+    """What to write now, what to say, and what to remember. See the module's docstring for the order of steps."""
+    holds, memory = holds_of(observation, memory)
+    wanted = _wanted(observation)
+    if observation.policy.deleting and (observation.policy.paused or observation.policy.mode is Mode.OBSERVE):
+        return _leave_everything(observation, wanted, holds), memory
+    if holds or observation.quotas is None:
+        return _held(observation, wanted, holds), memory
+    return _decide_complete(observation, wanted, memory)
+
+
+def settle(memory: Memory, decision: Decision, applied: Collection[Entity], *, now_seconds: float) -> Memory:
+    """The memory after the writes to `applied` really happened: the budget is charged and repairs are counted."""
+    written = [write for write in decision.writes if write.entity in applied]
+    if not written:
+        return memory
+    repairs = dict(memory.repairs)
+    for write in written:
+        if write.reason is Reason.REPAIRED:
+            repairs[write.entity] = contention.repaired(repairs.get(write.entity), now_seconds=now_seconds)
+    return replace(memory, charged=budget.spend(memory.charged, written, now_seconds=now_seconds), repairs=repairs)
+
+
+def holds_of(observation: Observation, memory: Memory) -> tuple[tuple[Hold, ...], Memory]:
+    """Every reason to write nothing in this pass, with the memory of since when those stand that were found here.
+
+    Restoring needs the quota store only, so a policy that is being deleted is not held up by missing leaders or resources.
+    """
+    found = dict(_missing(observation))
+    since = {reason: memory.held_since.get(reason, observation.now_seconds) for reason in found}
+    given = {hold.reason for hold in observation.holds}
+    holds = (*observation.holds, *(Hold(reason, found[reason], since[reason]) for reason in found if reason not in given))
+    if observation.policy.deleting:
+        holds = tuple(hold for hold in holds if hold.reason not in _NOT_NEEDED_TO_RESTORE)
+    return holds, replace(memory, held_since=since) if since != memory.held_since else memory
+
+
+def _missing(observation: Observation) -> Iterator[tuple[Reason, str]]:
+    stays = "every quota stays as it is"
+    if observation.policy.paused:
+        yield Reason.PAUSED, f"the annotation tidegate.io/paused is set; {stays} until it is removed"
+    if observation.holds:
+        return
+    if observation.quotas is None:
+        yield Reason.ZOOKEEPER_UNREACHABLE, f"the quotas in place are not known; {stays}"
+    if observation.tiers is None:
+        yield Reason.LIST_INCOMPLETE, f"the BusinessTiers are not known in full; {stays}"
+    if observation.topology is None or not observation.topology.brokers:
+        yield Reason.BROKERS_UNREACHABLE, f"brokers and leaders are not known; {stays}"
+
+
+def _wanted(observation: Observation) -> tuple[Wanted, ...]:
+    topology = observation.topology
+    leaders = Leaders(topology) if topology is not None and topology.brokers else None
+    wanted = desired(observation.policy, observation.tiers or (), leaders)
+    if observation.policy.deleting:
+        return tuple(replace(want, promise=NOTHING) for want in wanted)
+    return wanted
+
+
+def _decide_complete(observation: Observation, wanted: tuple[Wanted, ...], memory: Memory) -> tuple[Decision, Memory]:
+    policy, now_seconds = observation.policy, observation.now_seconds
+    quotas = observation.quotas or {}
+    ours = our_entities(quotas, policy)
+    charged = budget.unexpired(memory.charged, now_seconds=now_seconds) or budget.recovered(
+        [stored.ledger for stored in ours.values() if stored.ledger is not None], now_seconds=now_seconds
+    )
+    if policy.deleting:
+        plan = deletion_plan(quotas, policy, memory=memory, now_seconds=now_seconds)
+    else:
+        plan = make_plan(wanted, quotas, policy, memory=memory, now_seconds=now_seconds)
+    remembered = replace(memory, charged=charged, repairs=plan.repairs, confirmed_removals=plan.confirmed_removals)
+    if policy.mode is Mode.OBSERVE:
+        writes = tuple(budget.in_sending_order(plan.writes))
+        unwritten = Circumstances(policy, quotas, None, frozenset(write.entity for write in writes), Reason.OBSERVING)
+        return replace(_reported(wanted, plan, unwritten), would_write=writes), remembered
+    admission = budget.admit(plan.writes, charged, policy.notifications_per_quarter_hour, now_seconds=now_seconds)
+    deferred = frozenset(write.entity for write in admission.deferred)
+    decision = _reported(wanted, plan, Circumstances(policy, quotas, None, deferred))
+    decision = replace(decision, writes=admission.writes, finished_deleting=policy.deleting and not ours)
+    return _with_deferred(decision, admission), remembered
+
+
+def _reported(wanted: tuple[Wanted, ...], plan: Plan, circumstances: Circumstances) -> Decision:
+    """Everything but the writes: reports, notes, counts, and when the next step is due."""
+    members = _member_reports(wanted, plan, circumstances)
+    managed = [want.entity for want in wanted if want.promise.keys]
+    named = set(managed)
+    managed.extend(entity for entity in plan.entities if entity not in named and plan.entities[entity] is not IN_SYNC)
+    in_sync = sum(_is_in_sync(entity, plan.entities[entity], circumstances) for entity in managed)
+    due = [step.due_in_seconds for entity_plan in plan.entities.values() for step in entity_plan.steps if step.due_in_seconds]
+    return Decision(
+        members=members,
+        notes=(*plan.notes, *_member_notes(members, wanted)),
+        managed=len(managed),
+        in_sync=in_sync,
+        contended=sum(entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()),
+        largest_leader_skew=max((member.leader_skew for member in members if member.leader_skew is not None), default=None),
+        next_pass_in_seconds=min(due, default=None),
+    )
+
+
+def _member_reports(wanted: tuple[Wanted, ...], plan: Plan, circumstances: Circumstances) -> tuple[MemberReport, ...]:
+    return tuple([report(want, plan.entities.get(want.entity, IN_SYNC), circumstances) for want in wanted if want.member is not None])
+
+
+def _is_in_sync(entity: Entity, plan: EntityPlan, circumstances: Circumstances) -> bool:
+    return plan.refused is None and entity not in circumstances.unwritten and all(step.arrived for step in plan.steps)
+
+
+def _member_notes(members: tuple[MemberReport, ...], wanted: tuple[Wanted, ...]) -> Iterator[Note]:
+    """Overlaps, and leaders so uneven that one number per broker fits badly where the number depends on them."""
+    declared = [want.member for want in wanted if want.member is not None]
+    for member, declaration in zip(members, declared, strict=True):
+        if member.state is MemberState.OVERLAPPING:
+            yield Note(Reason.OVERLAPPING, f"member {member.member_name}: {member.message}", member.entity, member.tier_key)
+            continue
+        contract = declaration.contract
+        if contract is None or contract.form is RateForm.PER_BROKER or (member.leader_skew or 0.0) <= WARN_ABOVE_SKEW:
+            continue
+        message = (
+            f"member {member.member_name}: leaders are uneven (skew {member.leader_skew:.2f}), so one number for all brokers fits "
+            "badly; a preferred leader election or a reassignment of its partitions would help"
+        )
+        yield Note(Reason.HIGH_SKEW, message, member.entity, member.tier_key)
+
+
+def _with_deferred(decision: Decision, admission: budget.Admission) -> Decision:
+    """Say how many writes wait for the budget, and come back when it has room."""
+    if admission.room_in_seconds is None:
+        return decision
+    due = [seconds for seconds in (decision.next_pass_in_seconds, admission.room_in_seconds) if seconds is not None]
+    message = f"{len(admission.deferred)} changes wait: the write budget of this quarter of an hour (writeBudget) is spent"
+    notes = (*decision.notes, Note(Reason.WRITE_BUDGET_SPENT, message))
+    return replace(decision, notes=notes, deferred_writes=len(admission.deferred), next_pass_in_seconds=min(due))
+
+
+def _held(observation: Observation, wanted: tuple[Wanted, ...], holds: tuple[Hold, ...]) -> Decision:
+    """Reports of what is known, and no write at all. A deleting policy is not finished while it is held."""
+    hold = holds[0] if holds else None
+    circumstances = Circumstances(observation.policy, observation.quotas, hold)
+    members = _member_reports(wanted, Plan({}), circumstances)
+    return Decision(
+        members=members,
+        holds=holds,
+        managed=sum(bool(want.promise.keys) for want in wanted),
+        in_sync=sum(bool(member.target) and member.quota == member.target for member in members),
+        largest_leader_skew=max((member.leader_skew for member in members if member.leader_skew is not None), default=None),
+    )
+
+
+def _leave_everything(observation: Observation, wanted: tuple[Wanted, ...], holds: tuple[Hold, ...]) -> Decision:
+    """A policy that may not write is deleted: nothing is given back, and people are told how to do it."""
+    policy = observation.policy
+    left = len(our_entities(observation.quotas, policy)) if observation.quotas is not None else None
+    why = "paused" if policy.paused else "in mode Observe"
+    decision = _held(observation, wanted, holds)
+    if left == 0:
+        return replace(decision, finished_deleting=True)
+    count = "an unknown number of" if left is None else str(left)
+    message = f"policy {policy.key} is deleted while {why}: {count} quotas of it stay in Kafka; `tidegate restore` gives them back"
+    return replace(decision, notes=(Note(Reason.RESTORE_INCOMPLETE, message),), finished_deleting=True)

@@ -1,0 +1,150 @@
+"""One entity: the steps of its keys, gathered into the one write that changes quota and ledger together.
+
+Whose entity it is, and whether it may be touched at all, is asked here; what the budget allows is not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller_logic.desired import NOTHING, Promise
+from controller_logic.key_step import KeyRules, KeyStep, follow, give_back
+from controller_logic.model import LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.quota_text import quota_words
+from controller_logic.reasons import Reason
+
+_KIND_ORDER = {kind: place for place, kind in enumerate(WriteKind)}
+_KEY_ORDER = {key: place for place, key in enumerate(QuotaKey)}
+_NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
+
+_WHY = {
+    Reason.FIRST_QUOTA: "first quota of a member",
+    Reason.CONTRACT_CHANGED: "the contract was changed",
+    Reason.LEADERS_MOVED: "partition leaders moved",
+    Reason.CONTRACT: "last step to the contract",
+    Reason.REPAIRED: "another writer changed it",
+    Reason.GIVEN_BACK: "given back as it was before Tidegate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPlan:
+    """What happens to one entity. `refused` says why it must not be touched at all; then there are no steps."""
+
+    steps: tuple[KeyStep, ...] = ()
+    write: QuotaWrite | None = None
+    refused: Reason | None = None
+
+
+IN_SYNC = EntityPlan()
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRules:
+    """What holds for every entity of one pass; `policy` is who signs the ledger."""
+
+    policy: Policy
+    keys: KeyRules
+
+
+def is_ours(stored: StoredQuota, policy: Policy) -> bool:
+    """Whether the ledger shows the entity as this policy's, by name: a policy that was re-created takes over its own."""
+    return stored.ledger is not None and stored.ledger.policy_key == policy.key
+
+
+def plan_entity(stored: StoredQuota, promise: Promise, rules: EntityRules, *, may_give_back: bool, contended: bool) -> EntityPlan:
+    """The next steps of one entity. Foreign content, another policy's record and a contended entity are left as they are."""
+    if stored.problem is not None:
+        return EntityPlan(refused=Reason.FOREIGN_CONTENT)
+    if stored.ledger is not None and not is_ours(stored, rules.policy):
+        return EntityPlan(refused=Reason.CLUSTER_ALREADY_MANAGED)
+    entries = stored.ledger.entries if stored.ledger is not None else _NO_ENTRIES
+    if _all_arrived(stored.values, promise, entries):
+        return IN_SYNC
+    if contended:
+        return EntityPlan(refused=Reason.CONTENDED)
+    steps = [follow(key, target, stored.values.get(key), entries.get(key), rules=rules.keys) for key, target in promise.targets.items()]
+    for key, entry in entries.items():
+        if key not in promise.keys:
+            seen = stored.values.get(key)
+            held = KeyStep(key, seen, seen, entry, Reason.REMOVAL_HELD, arrived=False)
+            steps.append(give_back(key, seen, entry, rules=rules.keys) if may_give_back else held)
+    return EntityPlan(tuple(steps), _write(stored, steps, entries, policy=rules.policy))
+
+
+def forget(stored: StoredQuota) -> EntityPlan:
+    """Drop the ledger record and leave the quota as it is."""
+    message = f"{stored.entity}: the quota stays as it is and is no longer recorded as Tidegate's"
+    write = QuotaWrite(stored.entity, {}, stored, None, WriteKind.RECORD, Reason.GIVEN_BACK, message, charged=False)
+    return EntityPlan(write=write)
+
+
+def unwanted(stored: StoredQuota, rules: EntityRules, *, may_give_back: bool) -> EntityPlan:
+    """An entity that only the ledger knows any more."""
+    return plan_entity(stored, NOTHING, rules, may_give_back=may_give_back, contended=False)
+
+
+def _all_arrived(values: Mapping[QuotaKey, str], promise: Promise, entries: Mapping[QuotaKey, LedgerEntry]) -> bool:
+    """Whether every key stands exactly as we wrote it and as it should be: the usual case, so it is looked for first."""
+    targets = promise.targets
+    if len(entries) != len(targets) or len(promise.keys) != len(targets):
+        return False
+    for key, target in targets.items():
+        entry = entries.get(key)
+        if entry is None or entry.written != target.text or values.get(key) != target.text:
+            return False
+    return True
+
+
+def _write(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey, LedgerEntry], *, policy: Policy) -> QuotaWrite | None:
+    active = [step for step in steps if step.kind is not None]
+    if not active:
+        return None
+    lead = min(active, key=_importance)
+    return QuotaWrite(
+        entity=stored.entity,
+        values={step.key: step.text for step in active if step.changes_quota},
+        seen=stored,
+        ledger=_record(stored, steps, entries, policy=policy),
+        kind=lead.kind or WriteKind.RECORD,
+        reason=Reason.REPAIRED if any(step.because is Reason.REPAIRED for step in active) else lead.because,
+        message=f"{stored.entity}: " + "; ".join([_words(step) for step in active]),
+        charged=any(step.charged for step in active),
+        predicted_mute_seconds=max(step.predicted_mute_seconds for step in active),
+    )
+
+
+def _importance(step: KeyStep) -> tuple[int, int]:
+    return (_KIND_ORDER[step.kind or WriteKind.RECORD], _KEY_ORDER[step.key])
+
+
+def _record(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey, LedgerEntry], *, policy: Policy) -> LedgerRecord | None:
+    """The ledger after the write; entries without a step (their target is not known now) are kept. None = nothing is left."""
+    after = dict(entries)
+    for step in steps:
+        if step.entry is None:
+            after.pop(step.key, None)
+        else:
+            after[step.key] = step.entry
+    return LedgerRecord(stored.entity, policy.key, policy.uid, after) if after else None
+
+
+def _words(step: KeyStep) -> str:
+    if not step.changes_quota:
+        return f"{step.key} stays {quota_words(step.key, step.text)}, {_record_words(step)}"
+    change = f"{step.key} from {quota_words(step.key, step.seen)} to {quota_words(step.key, step.text)} per broker"
+    if step.due_in_seconds is not None:
+        return f"{change}, one step on its way down, next in {step.due_in_seconds:.0f} s"
+    if step.predicted_mute_seconds:
+        return f"{change}, {_WHY[step.because]}; a busy client may be muted for up to {step.predicted_mute_seconds:.1f} s"
+    return f"{change}, {_WHY[step.because]}{_unguarded_words(step)}"
+
+
+def _record_words(step: KeyStep) -> str:
+    return "no longer recorded as Tidegate's" if step.entry is None else "recorded as Tidegate's from now on"
+
+
+def _unguarded_words(step: KeyStep) -> str:
+    """A quota where none was in force cannot be stepped down to: nobody knows yet what its clients send."""
+    if step.seen is not None or step.key not in (QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE):
+        return ""
+    return "; set at once, since no rate was in force to step down from"

@@ -1,0 +1,134 @@
+"""Contract x partition leaders -> the one number that a native Kafka quota is on every broker.
+
+With l_b leaders of the member's topics on broker b, k brokers that lead any, and m partitions, a promise of q bytes per
+second and partition becomes (control.md 5):
+
+    Max   q x max l_b          no partition starves; permits skew times the promise
+    Mean  ceil(q x m / k)      permits the promise; a partition on a crowded broker gets less than q
+    Min   q x min l_b          no broker exceeds its own share; most partitions get less than q
+
+Nothing here knows what stands in Kafka or when a number may be lowered.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSpread:
+    """How the leaders of a member's topics lie on the brokers.
+
+    `largest` and `smallest` are leaders on one broker, over the brokers that lead at least one; both 0 without leaders.
+    `leaderless` partitions have no leader now; `missing` are topics that were named and do not exist.
+    """
+
+    topics: int = 0
+    leaders: int = 0
+    brokers: int = 0
+    largest: int = 0
+    smallest: int = 0
+    leaderless: int = 0
+    missing: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        """m: all partitions, with a leader or without."""
+        return self.leaders + self.leaderless
+
+    @property
+    def skew(self) -> float | None:
+        """k x max l_b / m over the known leaders; 1.0 = even; None when nobody leads."""
+        return self.brokers * self.largest / self.leaders if self.leaders else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every topic was found and every partition has a leader: only then may a quota be lowered on it."""
+        return not self.leaderless and not self.missing
+
+
+class Leaders:
+    """One topology, asked for many members. Answers are kept for the pass, since many members name the same topics."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topics = topology.topics
+        self.live_brokers = len(topology.brokers)
+        self._sorted_names: list[str] | None = None
+        self._spreads: dict[tuple[str, ...], LeaderSpread] = {}
+
+    def spread(self, patterns: tuple[str, ...]) -> LeaderSpread:
+        """The spread of all topics that match, each counted once however many patterns name it.
+
+        A pattern ending in `*` means every topic that starts with the text before it, and may match none; any other is a
+        name, and is reported as missing when the topology lacks it.
+        """
+        known = self._spreads.get(patterns)
+        if known is None:
+            known = self._spreads[patterns] = self._spread(patterns)
+        return known
+
+    def _spread(self, patterns: tuple[str, ...]) -> LeaderSpread:
+        names: dict[str, None] = {}
+        missing: list[str] = []
+        for pattern in patterns:
+            if pattern.endswith("*"):
+                names.update(dict.fromkeys(self._starting_with(pattern[:-1])))
+            elif pattern in self._topics:
+                names[pattern] = None
+            elif pattern not in missing:
+                missing.append(pattern)
+        return self._count(names, tuple(missing))
+
+    def _starting_with(self, prefix: str) -> list[str]:
+        if self._sorted_names is None:
+            self._sorted_names = sorted(self._topics)
+        names = self._sorted_names
+        first = last = bisect_left(names, prefix)
+        while last < len(names) and names[last].startswith(prefix):
+            last += 1
+        return names[first:last]
+
+    def _count(self, names: Iterable[str], missing: tuple[str, ...]) -> LeaderSpread:
+        topics = [self._topics[name] for name in names]
+        if len(topics) == 1:
+            led = topics[0].leaders
+        else:
+            led = {}
+            for topic in topics:
+                for broker, leaders in topic.leaders.items():
+                    led[broker] = led.get(broker, 0) + leaders
+        counts = [leaders for leaders in led.values() if leaders > 0]
+        leaderless = sum([topic.leaderless for topic in topics])
+        if not counts:
+            return LeaderSpread(topics=len(topics), leaderless=leaderless, missing=missing)
+        return LeaderSpread(len(topics), sum(counts), len(counts), max(counts), min(counts), leaderless, missing)
+
+
+def per_broker_rate(bytes_per_second_per_partition: int, spread: LeaderSpread, *, method: ScalingMethod) -> int:
+    """The native quota in bytes per second for a promise per partition.
+
+    Nobody leads: the promise x 1, never 0, because stale clients still send and 0 means unlimited to Kafka.
+    """
+    promise = bytes_per_second_per_partition
+    if not spread.leaders:
+        return within_bounds(promise)
+    match method:
+        case ScalingMethod.MAX:
+            scaled = promise * spread.largest
+        case ScalingMethod.MIN:
+            scaled = promise * spread.smallest
+        case ScalingMethod.MEAN:
+            scaled = -(-promise * spread.partitions // spread.brokers)
+    return within_bounds(scaled)
+
+
+def share_of_total(total_bytes_per_second: int, brokers: int) -> int:
+    """The native quota in bytes per second for a promised total over this many brokers; with none, the whole total."""
+    return within_bounds(-(-total_bytes_per_second // max(1, brokers)))
+
+
+def within_bounds(bytes_per_second: int) -> int:
+    """The nearest rate that Kafka throttles on (1024 B/s) and that survives as a double (2^53 - 1)."""
+    return min(max(bytes_per_second, MIN_BYTE_RATE), MAX_BYTE_RATE)

@@ -1,0 +1,62 @@
+"""Quota values as Kafka stores them (exact texts), as numbers to compare, and as words for people.
+
+Texts are kept exactly, because what is given back must be what stood there; they are compared as numbers, because
+"12.50" and "12.5" are the same quota and rewriting one as the other would cost every broker a notification.
+"""
+
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from math import ceil
+
+from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
+
+_MEGA = 1_000_000
+_KILO = 1_000
+
+
+def number_of(text: str | None) -> Decimal | None:
+    """The number that a text spells; None for an absent quota and for a text that is no finite number."""
+    if text is None:
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+def same_quota(one: str | None, other: str | None) -> bool:
+    """Whether two texts are the same quota: the same text, both absent, or the same number."""
+    if one == other:
+        return True
+    number = number_of(one)
+    return number is not None and number == number_of(other)
+
+
+def enforced_rate(text: str | None) -> int | None:
+    """The byte rate that a broker enforces for this text, in whole bytes per second.
+
+    None = nothing is limited: the quota is absent, or the number is one that Kafka's arithmetic never throttles on
+    (zero and below, kafka-quotas 4.6).
+    """
+    number = number_of(text)
+    return ceil(number) if number is not None and number > 0 else None
+
+
+@lru_cache(maxsize=16384)
+def rate_words(bytes_per_second: int) -> str:
+    """A byte rate for people: MB/s are 10^6 bytes per second, below one of them kB/s."""
+    if bytes_per_second >= _MEGA:
+        return f"{bytes_per_second / _MEGA:.1f} MB/s"
+    return f"{bytes_per_second / _KILO:.1f} kB/s"
+
+
+def quota_words(key: QuotaKey, text: str | None) -> str:
+    """One stored value for people; byte rates with the canonical integer in parentheses; absent is "unlimited"."""
+    if text is None:
+        return "unlimited"
+    if key in BYTE_RATE_KEYS:
+        rate = enforced_rate(text)
+        return f"{rate_words(rate)} ({text} B/s)" if rate is not None else f"unlimited ({text!r})"
+    unit = "%" if key is QuotaKey.REQUEST_PERCENTAGE else "mutations/s"
+    return f"{text} {unit}"

@@ -1,0 +1,60 @@
+"""Whether quotas may be given back in this pass: a mistake that empties a list must not free a whole cluster at once.
+
+What is being given back in steps already was decided earlier and is never held up. A policy that is being deleted is
+not capped, because deleting it is explicit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller_logic.decision import Memory, Note
+from controller_logic.model import Entity, Policy, QuotaKey, StoredQuota
+from controller_logic.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Which entities would lose a quota of ours (`held` = and must not yet), with the note that says so."""
+
+    held: frozenset[Entity] = frozenset()
+    confirmed: frozenset[Entity] = frozenset()
+    note: Note | None = None
+
+
+def judge(policy: Policy, leaving: frozenset[Entity], managed: int, memory: Memory) -> Removal:
+    """Hold all of `leaving` if it is more than the policy's share of the `managed` entities and nobody confirmed the count.
+
+    A confirmation lasts until the confirmed entities are gone, over as many passes as steps and budget need; it is lost
+    with the memory, and then asked for again with the count that is left.
+    """
+    if policy.deleting or len(leaving) * 100 <= policy.max_removal_percent * managed:
+        return Removal()
+    if policy.confirmed_removals == len(leaving) or leaving <= memory.confirmed_removals:
+        return Removal(confirmed=leaving)
+    return Removal(held=leaving, note=_held_note(policy, len(leaving), managed))
+
+
+def leaving_entities(ours: Mapping[Entity, StoredQuota], wanted_keys: Mapping[Entity, frozenset[QuotaKey]]) -> frozenset[Entity]:
+    """The entities with a key of ours that nobody wants any more and that is not on its way back already."""
+    nothing: frozenset[QuotaKey] = frozenset()
+    return frozenset(
+        entity
+        for entity, stored in ours.items()
+        if stored.ledger is not None
+        and stored.problem is None
+        and any(
+            key not in wanted_keys.get(entity, nothing) and entry.reason is not Reason.GIVEN_BACK
+            for key, entry in stored.ledger.entries.items()
+        )
+    )
+
+
+def _held_note(policy: Policy, count: int, managed: int) -> Note:
+    namespace, _, name = policy.key.rpartition("/")
+    command = f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} --overwrite"
+    message = (
+        f"{count} of {managed} managed quotas would be given back at once, more than removal.maxPercentPerPass "
+        f"({policy.max_removal_percent} %) allows; none of them is, all others follow their contracts. "
+        f"If this is meant, confirm the count: {command}"
+    )
+    return Note(Reason.REMOVAL_HELD, message)

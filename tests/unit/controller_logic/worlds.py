@@ -1,0 +1,132 @@
+"""Small worlds for the core's tests: policies, members and stores with everything unsaid at its default, and a store that obeys."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller_logic.decide import decide, settle
+from controller_logic.decision import Decision, MemberReport, Memory
+from controller_logic.model import (
+    Contract,
+    Entity,
+    Level,
+    Member,
+    Observation,
+    Policy,
+    QuotaKey,
+    QuotaWrite,
+    RateForm,
+    StoredQuota,
+    Tier,
+    TopicLeaders,
+    Topology,
+)
+
+FETCH = QuotaKey.CONSUMER_BYTE_RATE
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+MB = 1_000_000
+ALICE = Entity("alice")
+BOB = Entity("bob")
+START_SECONDS = 1_000_000.0
+
+
+def per_partition(fetch: int | None = None, produce: int | None = None) -> Contract:
+    return Contract(RateForm.PER_PARTITION, fetch, produce)
+
+
+def per_broker(fetch: int | None = None, produce: int | None = None) -> Contract:
+    return Contract(RateForm.PER_BROKER, fetch, produce)
+
+
+def total(fetch: int | None = None, produce: int | None = None) -> Contract:
+    return Contract(RateForm.TOTAL, fetch, produce)
+
+
+def member(entity: Entity, contract: Contract | None, *topics: str) -> Member:
+    return Member(f"member-{entity.user or entity.client_id}", entity, topics, contract)
+
+
+def tier(*members: Member, key: str = "streaming/orders", level: Level = Level.L1) -> Tier:
+    return Tier(key, level, members)
+
+
+def policy(**changes: object) -> Policy:
+    return replace(Policy("streaming/main", "uid-1"), **changes)  # type: ignore[arg-type]
+
+
+def topology(topics: Mapping[str, Mapping[int, int] | TopicLeaders], brokers: Iterable[int] = (1, 2, 3)) -> Topology:
+    leaders = {name: led if isinstance(led, TopicLeaders) else TopicLeaders(led) for name, led in topics.items()}
+    return Topology(START_SECONDS, frozenset(brokers), leaders)
+
+
+def stored(entity: Entity, values: Mapping[QuotaKey, str] | None = None) -> StoredQuota:
+    return StoredQuota(entity, values or {}, version=0 if values else None)
+
+
+def apply_in_memory(quotas: Mapping[Entity, StoredQuota], writes: Iterable[QuotaWrite]) -> dict[Entity, StoredQuota]:
+    """The store after all writes, as the real one would hold them: versions count up, an emptied entity is gone."""
+    after = dict(quotas)
+    for write in writes:
+        before = after[write.entity]
+        assert write.seen == before, f"{write.entity} was decided on something else than the store holds"
+        values: dict[QuotaKey, str | None] = {**before.values, **write.values}
+        kept = {key: text for key, text in values.items() if text is not None}
+        version = (-1 if before.version is None else before.version) + 1 if write.values else before.version
+        ledger_version = (-1 if before.ledger_version is None else before.ledger_version) + 1 if write.ledger else None
+        after[write.entity] = StoredQuota(write.entity, kept, version if kept else None, write.ledger, ledger_version)
+    return after
+
+
+@dataclass
+class World:
+    """A policy with its tiers on a cluster, and a clock that only the test moves."""
+
+    tiers: tuple[Tier, ...] | None = ()
+    policy: Policy = field(default_factory=policy)
+    topology: Topology | None = field(default_factory=lambda: topology({}))
+    quotas: dict[Entity, StoredQuota] | None = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    now_seconds: float = START_SECONDS
+
+    def observation(self) -> Observation:
+        return Observation(self.now_seconds, self.policy, self.tiers, self.topology, self._with_absent_entities())
+
+    def decide(self) -> Decision:
+        """Decide without applying."""
+        decision, self.memory = decide(self.observation(), self.memory)
+        return decision
+
+    def run(self) -> Decision:
+        """Decide and apply everything, as a pass does on a store that never fails."""
+        decision = self.decide()
+        if self.quotas is not None:
+            self.quotas = apply_in_memory(self._with_absent_entities() or {}, decision.writes)
+        applied = {write.entity for write in decision.writes}
+        self.memory = settle(self.memory, decision, applied, now_seconds=self.now_seconds)
+        return decision
+
+    def after(self, seconds: float) -> Decision:
+        self.now_seconds += seconds
+        return self.run()
+
+    def text(self, entity: Entity, key: QuotaKey = FETCH) -> str | None:
+        """What stands in the store."""
+        found = (self.quotas or {}).get(entity)
+        return found.values.get(key) if found is not None else None
+
+    def someone_sets(self, entity: Entity, text: str | None, key: QuotaKey = FETCH) -> None:
+        """Another writer changes a quota; our ledger does not notice."""
+        assert self.quotas is not None
+        before = self.quotas.get(entity, stored(entity))
+        values = {**before.values, key: text}
+        kept = {name: value for name, value in values.items() if value is not None}
+        self.quotas[entity] = replace(before, values=kept, version=(before.version or 0) + 1 if kept else None)
+
+    def _with_absent_entities(self) -> dict[Entity, StoredQuota] | None:
+        if self.quotas is None:
+            return None
+        named = [member.entity for tier in self.tiers or () for member in tier.members]
+        return {entity: stored(entity) for entity in (*named, *self.policy.defaults)} | self.quotas
+
+
+def report_of(decision: Decision, entity: Entity) -> MemberReport:
+    return next(report for report in decision.members if report.entity == entity)
