@@ -1,0 +1,108 @@
+"""A cache entry is whole or it is not there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab import cache
+from lab.errors import LabError
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def writes(text: str) -> Callable[[Path], None]:
+    return lambda content: (content / "file").write_text(text) and None
+
+
+def refuses_to_build(_: Path) -> None:
+    raise AssertionError("it was there already")
+
+
+def test_an_entry_is_built_once_and_found_again() -> None:
+    first = cache.entry("jars", ["pom"], build=writes("one"))
+    assert cache.entry("jars", ["pom"], build=refuses_to_build) == first
+    assert (first / "file").read_text() == "one"
+
+
+@pytest.mark.parametrize("other", [["pom2"], ["po", "m"], ["pom", ""], []])
+def test_another_key_is_another_entry(other: list[str]) -> None:
+    cache.entry("jars", ["pom"], build=writes("one"))
+    assert (cache.entry("jars", other, build=writes("other")) / "file").read_text() == "other"
+
+
+def test_a_failed_build_leaves_nothing_and_is_tried_again() -> None:
+    def fails(content: Path) -> None:
+        (content / "file").write_text("half")
+        raise OSError("the network went away")
+
+    with pytest.raises(OSError, match="the network went away"):
+        cache.entry("jars", ["pom"], build=fails)
+    assert cache.find("jars", ["pom"]) is None
+    assert (cache.entry("jars", ["pom"], build=writes("whole")) / "file").read_text() == "whole"
+
+
+def test_a_build_without_files_is_refused() -> None:
+    with pytest.raises(LabError, match="left no files"):
+        cache.entry("jars", ["pom"], build=lambda _: None)
+
+
+def truncates(content: Path) -> None:
+    (content / "file").write_text("")
+
+
+def loses_a_file(content: Path) -> None:
+    (content / "file").unlink()
+
+
+def gains_a_file(content: Path) -> None:
+    (content / "stray").write_text("x")
+
+
+def loses_its_mark(content: Path) -> None:
+    (content.parent / "complete.json").unlink()
+
+
+def has_a_torn_mark(content: Path) -> None:
+    (content.parent / "complete.json").write_text('{"name": "ja')
+
+
+@pytest.mark.parametrize("breaks", [truncates, loses_a_file, gains_a_file, loses_its_mark, has_a_torn_mark])
+def test_a_broken_entry_is_never_used_but_built_again(breaks: Callable[[Path], None]) -> None:
+    breaks(cache.entry("jars", ["pom"], build=writes("one")))
+    assert cache.find("jars", ["pom"]) is None
+    rebuilt = cache.entry("jars", ["pom"], build=writes("two"))
+    assert [path.name for path in rebuilt.iterdir()] == ["file"]
+    assert (rebuilt / "file").read_text() == "two"
+
+
+def test_two_builders_at_once_build_once() -> None:
+    built = []
+    both_want_it = threading.Barrier(2)
+
+    def builds(content: Path) -> None:
+        built.append(content)
+        (content / "file").write_text("one")
+
+    def wants_it() -> None:
+        both_want_it.wait()
+        cache.entry("jars", ["pom"], build=builds)
+
+    threads = [threading.Thread(target=wants_it) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(built) == 1
+
+
+def test_the_list_tells_what_is_whole_and_how_large() -> None:
+    cache.entry("jars", ["pom"], build=writes("12345"))
+    loses_its_mark(cache.entry("broken", ["pom"], build=writes("1")))
+    assert [(entry.name, entry.files, entry.total_bytes) for entry in cache.entries()] == [("jars", 1, 5)]

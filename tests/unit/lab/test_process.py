@@ -1,0 +1,100 @@
+"""Processes of the lab end when they are told to, take their children along, and never outlive the lab."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import process
+from lab.errors import LabError
+from lab.process_identity import ProcessIdentity
+from lab.waiting import wait_until
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def await_lines(path: Path, count: int) -> list[str]:
+    wait_until(lambda: len(lines_of(path)) >= count, f"{count} lines in {path.name}", timeout_seconds=10)
+    return lines_of(path)
+
+
+def test_stopping_a_process_ends_its_children_too(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with process.start("parent", ["sh", "-c", "sleep 600 & echo $!; wait"], log_path=log) as parent:
+        child = ProcessIdentity.of(int(await_lines(log, 1)[0]))
+        assert child is not None
+    assert not parent.is_running()
+    wait_until(lambda: not child.is_alive(), "the child to end", timeout_seconds=5)
+
+
+def test_a_child_that_outlived_its_parent_ends_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with process.start("parent", ["sh", "-c", "sleep 600 & echo $!"], log_path=log) as parent:
+        child = ProcessIdentity.of(int(await_lines(log, 1)[0]))
+        assert parent.wait(5) == 0
+    assert child is not None
+    wait_until(lambda: not child.is_alive(), "the child to end", timeout_seconds=5)
+
+
+def test_a_process_deaf_to_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    deaf = process.start("deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], log_path=log)
+    await_lines(log, 1)
+    deaf.stop(grace_seconds=0.1)
+    assert deaf.exit_code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("script", "exit_code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9)])
+def test_the_exit_code_is_told(script: str, exit_code: int, tmp_path: Path) -> None:
+    with process.start("short", ["sh", "-c", script], log_path=tmp_path / "log") as short:
+        assert short.wait(5) == exit_code
+
+
+def test_a_failure_shows_the_end_of_the_log(tmp_path: Path) -> None:
+    with (
+        process.start("broken", ["sh", "-c", "echo out of cheese; exit 2"], log_path=tmp_path / "log") as broken,
+        pytest.raises(LabError, match=r"broken failed with code 2(.|\n)*out of cheese"),
+    ):
+        broken.expect_success(5)
+
+
+def test_a_process_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
+    with process.start("slow", ["sleep", "600"], log_path=tmp_path / "log") as slow, pytest.raises(LabError, match="still running after"):
+        slow.wait(0.05)
+
+
+def test_a_program_that_is_not_there_names_the_doctor(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"no-such-program is not on this machine.*lab doctor"):
+        process.start("ghost", ["no-such-program"], log_path=tmp_path / "log")
+
+
+# started from a thread that ends at once, because the kernel ties a child to the thread that made it
+STARTS_A_SLEEPER = """
+import sys, threading, pathlib, signal
+from lab import process
+def start():
+    sleeper = process.start("sleeper", ["sleep", "600"], log_path=pathlib.Path(sys.argv[1]))
+    print(sleeper.pid, flush=True)
+thread = threading.Thread(target=start); thread.start(); thread.join()
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_an_interpreter_that_was_killed(how: signal.Signals, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS_A_SLEEPER, str(tmp_path / "log")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as lab:
+        assert lab.stdout is not None
+        sleeper = ProcessIdentity.of(int(lab.stdout.readline()))
+        assert sleeper is not None
+        assert sleeper.is_alive()
+        os.kill(lab.pid, how)
+    wait_until(lambda: not sleeper.is_alive(), "the sleeper to end", timeout_seconds=5)

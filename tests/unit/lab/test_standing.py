@@ -1,0 +1,63 @@
+"""Ending a standing lab never signals a process that merely got the pid of its keeper."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab import standing
+from lab.errors import LabError
+from lab.process_identity import ProcessIdentity
+from lab.standing import StandingLab, Wanted
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def bystander() -> Iterator[ProcessIdentity]:
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        identity = ProcessIdentity.of(sleeper.pid)
+        assert identity is not None
+        yield identity
+        sleeper.kill()
+
+
+def recorded(keeper: ProcessIdentity) -> StandingLab:
+    lab = StandingLab("orders", keeper, Wanted(parts=("kafka",), users=("alice",)), addresses={"kafka": {"jmx": "here"}})
+    standing.directory_of("orders").mkdir(parents=True)
+    lab.write()
+    return lab
+
+
+def test_a_record_reads_back_as_it_was_written(bystander: ProcessIdentity) -> None:
+    assert standing.find("orders") is None
+    assert standing.find(recorded(bystander).name) == recorded_again(bystander)
+
+
+def recorded_again(keeper: ProcessIdentity) -> StandingLab:
+    return StandingLab("orders", keeper, Wanted(parts=("kafka",), users=("alice",)), addresses={"kafka": {"jmx": "here"}})
+
+
+def test_a_keeper_that_lives_is_ended(bystander: ProcessIdentity) -> None:
+    standing.take_down(recorded(bystander))
+    assert not bystander.is_alive()
+    assert standing.everything() == []
+
+
+def test_a_stranger_with_the_keepers_pid_is_left_alone(bystander: ProcessIdentity) -> None:
+    standing.take_down(recorded(replace(bystander, start_ticks=bystander.start_ticks - 1)))
+    assert bystander.is_alive()
+    assert standing.everything() == []
+
+
+def test_a_name_in_use_is_refused(bystander: ProcessIdentity) -> None:
+    recorded(bystander)
+    with pytest.raises(LabError, match="'orders' is up already"):
+        standing.bring_up("orders", Wanted(parts=("kafka",)))
