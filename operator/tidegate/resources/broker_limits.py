@@ -46,7 +46,6 @@ class BrokerLimitOverride(SchemaModel):
         Rule(
             cel="",
             message="every broker id may appear once only",
-            reason="FieldValueDuplicate",
             field_path=".ids",
             holds=lambda override: len(set(override.ids)) == len(override.ids),
         ),
@@ -104,7 +103,6 @@ class BrokerLimits(SchemaModel):
         Rule(
             cel="!has(self.overrides) || self.overrides.all(a, a.ids.all(i, self.overrides.exists_one(b, i in b.ids)))",
             message="a broker may appear in one override only",
-            reason="FieldValueDuplicate",
             field_path=".overrides",
             holds=_ids_are_disjoint,
         ),

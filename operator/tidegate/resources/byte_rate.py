@@ -59,20 +59,21 @@ def _exact(written: object) -> int | None:
 def cel_quantity(rate: str) -> str:
     """CEL for the rate at path `rate` as a Quantity, so that `50Mi`, `50M` and 52428800 compare exactly.
 
-    It fails on a text that is no quantity: guard it with `cel_readable`.
+    It fails on a text that is no quantity: guard it with `cel_comparable`.
     """
     return f"(type({rate}) == int ? quantity('0').add(int({rate})) : quantity({rate}))"
 
 
-def cel_readable(rate: str) -> str:
-    """CEL for "the rate at path `rate` can be compared at all"; what cannot is refused by its own rule already."""
-    return f"(type({rate}) == int || (type({rate}) == string && isQuantity({rate})))"
+def cel_comparable(rate: str) -> str:
+    """CEL for "the rate at path `rate` is not below the floor and can be compared"; else its own rule speaks already."""
+    sound_text = f"isQuantity({rate}) && {cel_quantity(rate)}.compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0"
+    return f"(type({rate}) == int ? {rate} >= {FLOOR_BYTES_PER_SECOND} : ({sound_text}))"
 
 
 def cel_at_most(lower: str, upper: str) -> str:
-    """CEL for "the rate at `lower` is not above the rate at `upper`"; true where one of them is unreadable."""
+    """CEL for "the rate at `lower` is not above the rate at `upper`"; true where one of them is no sound rate."""
     comparison = f"{cel_quantity(lower)}.compareTo({cel_quantity(upper)}) <= 0"
-    return f"(!{cel_readable(lower)} || !{cel_readable(upper)} || {comparison})"
+    return f"(!{cel_comparable(lower)} || !{cel_comparable(upper)} || {comparison})"
 
 
 _RANGE = Rule(
@@ -82,6 +83,7 @@ _RANGE = Rule(
         f"&& quantity(self).compareTo(quantity('{CEILING_BYTES_PER_SECOND}')) <= 0)"
     ),
     message=MESSAGE,
+    message_cel=f"type(self) == string ? '{MESSAGE}; it is ' + self : '{MESSAGE}'",
     holds=lambda _: True,  # parse_byte_rate has refused already
 )
 

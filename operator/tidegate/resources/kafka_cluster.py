@@ -55,7 +55,8 @@ class KafkaCluster(SchemaModel):
     )
     quota_store: QuotaStoreKind = Field(
         description="How quotas are written. ZooKeeper: directly, for clusters in ZooKeeper mode. "
-        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster."
+        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster; "
+        "this version answers it with Ready=False, reason InvalidSpec."
     )
     zookeeper: ZooKeeperConnection | None = Field(
         default=None, description="Where the quotas are kept with quotaStore ZooKeeper; required with it, refused otherwise."

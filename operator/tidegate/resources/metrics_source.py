@@ -75,14 +75,12 @@ class BrokerIds(SchemaModel):
         Rule(
             cel="!has(self.instances) || self.instances.all(i, self.instances.exists_one(j, j.id == i.id))",
             message="every broker id may appear once only",
-            reason="FieldValueDuplicate",
             field_path=".instances",
             holds=lambda ids: ids.instances is None or len({i.id for i in ids.instances}) == len(ids.instances),
         ),
         Rule(
             cel="",
             message="every instance may appear once only",
-            reason="FieldValueDuplicate",
             field_path=".instances",
             holds=lambda ids: ids.instances is None or len({i.instance for i in ids.instances}) == len(ids.instances),
         ),

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-RuleReason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
+# FieldValueDuplicate exists too, but the API server leaves the message out with it
+RuleReason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +39,15 @@ class Rule:
 
 
 class BrokenRule(ValueError):
-    """A value breaks a rule; `field_path` is relative to the value."""
+    """A value breaks a rule; `field_path` (as `.throttled`, or empty) is relative to the value."""
 
-    def __init__(self, rule: Rule) -> None:
-        super().__init__(rule.message)
-        self.field_path = rule.field_path
+    def __init__(self, message: str, field_path: str) -> None:
+        super().__init__(message)
+        self.field_path = field_path
 
 
 def enforce(rules: tuple[Rule, ...], value: Any) -> None:
     """Raise BrokenRule for the first rule that `value` breaks."""
     for rule in rules:
         if not rule.holds(value):
-            raise BrokenRule(rule)
+            raise BrokenRule(rule.message, rule.field_path)

@@ -82,10 +82,11 @@ _member_check, _member_schema = ruled(
 MemberName = Annotated[str, Field(min_length=1, max_length=128), _member_check, _member_schema]
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
+_PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 
 _bootstrap_check, _bootstrap_schema = ruled(
     matching(
-        rf"{_HOST}:[0-9]{{1,5}}(?:,{_HOST}:[0-9]{{1,5}})*",
+        rf"{_HOST}:{_PORT}(?:,{_HOST}:{_PORT})*",
         "must be host:port pairs separated by commas without spaces, such as kafka-1:9092,kafka-2:9092",
     )
 )
@@ -93,7 +94,7 @@ BootstrapServers = Annotated[str, Field(min_length=1, max_length=2048), _bootstr
 
 _zookeeper_check, _zookeeper_schema = ruled(
     matching(
-        rf"{_HOST}(?::[0-9]{{1,5}})?(?:,{_HOST}(?::[0-9]{{1,5}})?)*(?:/[^/\x00-\x20\x7f,]+)*",
+        rf"{_HOST}(?::{_PORT})?(?:,{_HOST}(?::{_PORT})?)*(?:/[^/\x00-\x20\x7f,]+)*",
         "must be Kafka's own zookeeper.connect: host:port pairs separated by commas, then the chroot if there is one, "
         "such as zk-1:2181,zk-2:2181/kafka",
     )

@@ -57,7 +57,6 @@ class TierMember(SchemaModel):
         Rule(
             cel="",
             message="every topic may appear once only",
-            reason="FieldValueDuplicate",
             field_path=".topics",
             holds=lambda member: member.topics is None or len(set(member.topics)) == len(member.topics),
         ),
@@ -131,7 +130,6 @@ class TierSpec(SchemaModel):
         Rule(
             cel="",
             message="every member needs a name of its own",
-            reason="FieldValueDuplicate",
             field_path=".members",
             holds=lambda spec: len({member.name for member in spec.members}) == len(spec.members),
         ),

@@ -1,0 +1,110 @@
+"""Sound objects of each kind as plain documents, and the way to bend one field of them."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Document = dict[str, Any]
+ABSENT = object()
+
+_POLICY: Document = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "BrokerBandwidthPolicy",
+    "metadata": {"name": "orders", "namespace": "streaming"},
+    "spec": {
+        "mode": "Enforce",
+        "kafka": {
+            "bootstrapServers": "kafka-1:9092,kafka-2:9092",
+            "clusterId": "6n9yBVQpTmqxCpLQXWtDzw",
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": "zk-1:2181,zk-2:2181/kafka", "credentialsSecretRef": {"name": "kafka-zookeeper"}},
+            "clientSecretRef": {"name": "kafka-client"},
+            "quotaWindow": {"samples": 11, "sampleSeconds": 1},
+        },
+        "metrics": {
+            "prometheus": {
+                "url": "http://prometheus:9090",
+                "credentialsSecretRef": {"name": "prometheus"},
+                "caSecretRef": {"name": "authority"},
+            },
+            "preset": "NodeExporter",
+            "queries": {"egress": "node_network_transmit_bytes_total"},
+            "brokerIds": {"label": "broker"},
+            "scrapeIntervalSeconds": 15,
+            "staleAfterSeconds": 45,
+            "enableMetering": False,
+        },
+        "brokers": {
+            "egressLimit": "1250M",
+            "ingressLimit": "1250M",
+            "egressCapacity": "3125M",
+            "overrides": [{"ids": [7, 8], "egressLimit": "3125M"}],
+        },
+        "leaderScaling": {"method": "Max", "minimumChangePercent": 10},
+        "escalation": {"speed": "Ladder", "maxMuteSeconds": 12, "aimPercent": 97, "raiseToPercent": 95, "holdSeconds": 45},
+        "defaults": {
+            "user": {"fetch": "50Mi", "produce": "50Mi", "requestPercentage": 200},
+            "clientId": {"fetch": "20Mi"},
+            "userAndClientId": {"fetch": "10Mi"},
+        },
+        "writeBudget": {"notificationsPerQuarterHour": 300},
+        "removal": {"maxPercentPerPass": 50},
+        "deletion": "Restore",
+    },
+}
+
+_TIER: Document = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "BusinessTier",
+    "metadata": {"name": "reporting", "namespace": "streaming"},
+    "spec": {
+        "policyRef": {"name": "orders"},
+        "level": "L3",
+        "throttled": {"perPartition": {"fetch": "1Mi", "produce": "1Mi"}},
+        "members": [
+            {
+                "name": "nightly-reports",
+                "user": "reports",
+                "clientId": "nightly",
+                "topics": ["orders", "clicks.*"],
+                "contract": {
+                    "perPartition": {"fetch": "10Mi", "produce": "10Mi"},
+                    "requestPercentage": 200,
+                    "controllerMutationsPerSecond": 10,
+                },
+            }
+        ],
+    },
+}
+
+
+def policy(changes: Mapping[str, object] | None = None) -> Document:
+    """A sound policy that uses every field; `changes` maps dotted paths below spec to values, ABSENT to leave out."""
+    return _changed(_POLICY, changes or {})
+
+
+def tier(changes: Mapping[str, object] | None = None) -> Document:
+    """A sound tier of one member that uses every field; `changes` as for `policy`, list items by number."""
+    return _changed(_TIER, changes or {})
+
+
+def _changed(document: Document, changes: Mapping[str, object]) -> Document:
+    changed = copy.deepcopy(document)
+    for path, value in changes.items():
+        *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        parent: Any = changed["spec"]
+        for part in parents:
+            parent = parent[part]
+        if value is ABSENT:
+            del parent[last]
+        else:
+            parent[last] = copy.deepcopy(value)
+    return changed
+
+
+def member(name: str, **fields: object) -> Document:
+    """A member without topics and contract."""
+    return {"name": name, "user": name, **fields}
+
+
+Builder = Callable[[Mapping[str, object] | None], Document]
