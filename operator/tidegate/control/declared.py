@@ -1,0 +1,98 @@
+"""What people declared for one policy, told apart from what cannot be read: a broken object must never look like an absent one.
+
+It reads raw objects and asks nobody. Whatever a broken tier may manage is named, so that observe can keep hands off it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller_logic.model import Entity, Policy, Tier
+from tidegate.control.translate import age_key, object_key, policy_from, tier_from
+from tidegate.errors import InvalidResource
+from tidegate.resources.loading import parse_policy, parse_tier
+from tidegate.resources.policy import PolicySpec
+
+RawObject = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenTier:
+    """A tier that does not read: why, and every user and client id that can still be made out in it."""
+
+    key: str
+    message: str
+    entities: frozenset[Entity]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One policy and its tiers, oldest first. `tiers` None = the list of tiers is not complete."""
+
+    policy: Policy
+    spec: PolicySpec
+    tiers: tuple[Tier, ...] | None
+    broken: tuple[BrokenTier, ...] = ()
+
+    @property
+    def entities(self) -> frozenset[Entity]:
+        """Every entity that a readable tier or a default names."""
+        members = {member.entity for tier in self.tiers or () for member in tier.members}
+        return frozenset(members | set(self.policy.defaults))
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Every topic name and prefix that a member names."""
+        return frozenset(topic for tier in self.tiers or () for member in tier.members for topic in member.topics)
+
+
+def declare(policy: RawObject, tiers: Iterable[RawObject] | None) -> Declared:
+    """Read a policy and those tiers that refer to it. Raises InvalidResource when the policy itself does not read.
+
+    Tiers of other policies are passed over; a tier that is being deleted counts as absent.
+    """
+    spec = parse_policy(policy, strict=False).spec
+    translated = policy_from(policy, spec)
+    if tiers is None:
+        return Declared(translated, spec, None)
+    ours = sorted((tier for tier in tiers if belongs_to(tier, policy) and not tier["metadata"].get("deletionTimestamp")), key=age_key)
+    read = [_read_tier(tier) for tier in ours]
+    return Declared(
+        translated,
+        spec,
+        tuple(tier for tier in read if isinstance(tier, Tier)),
+        tuple(tier for tier in read if isinstance(tier, BrokenTier)),
+    )
+
+
+def policy_name_of(tier: RawObject) -> str:
+    """The policy that a tier refers to, `namespace/name`; the empty text where it cannot be made out."""
+    reference = (tier.get("spec") or {}).get("policyRef") or {}
+    name = reference.get("name") if isinstance(reference, Mapping) else None
+    return f"{tier['metadata']['namespace']}/{name}" if isinstance(name, str) and name else ""
+
+
+def belongs_to(tier: RawObject, policy: RawObject) -> bool:
+    """Whether the tier may be the policy's. One whose reference cannot be made out may be of any policy in its namespace."""
+    named = policy_name_of(tier)
+    return named == object_key(policy) if named else bool(tier["metadata"]["namespace"] == policy["metadata"]["namespace"])
+
+
+def _read_tier(raw: RawObject) -> Tier | BrokenTier:
+    try:
+        return tier_from(raw, parse_tier(raw, strict=False).spec)
+    except InvalidResource as error:
+        return BrokenTier(object_key(raw), error.message, _entities_in(raw))
+
+
+def _entities_in(raw: RawObject) -> frozenset[Entity]:
+    members = (raw.get("spec") or {}).get("members")
+    listed = members if isinstance(members, list) else []
+    return frozenset(entity for member in listed if isinstance(member, Mapping) and (entity := _entity_in(member)) is not None)
+
+
+def _entity_in(member: Mapping[str, Any]) -> Entity | None:
+    user, client_id = member.get("user"), member.get("clientId")
+    named_user = user if isinstance(user, str) and user else None
+    named_client = client_id if isinstance(client_id, str) and client_id else None
+    return None if named_user is None and named_client is None else Entity(named_user, named_client)

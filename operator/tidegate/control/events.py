@@ -1,0 +1,88 @@
+"""Which Events people get after a pass: what changed between the status that stood there and the one that is written now.
+
+Because the status itself is the memory, a restarted operator repeats nothing, and a pass that changes nothing says nothing.
+It sends nothing itself.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller_logic.decision import MemberReport, MemberState
+from controller_logic.model import Entity, QuotaWrite
+from controller_logic.reasons import Reason
+from tidegate.control.verdict import Truth, Verdict, counted, listed, shortened
+
+NORMAL, WARNING = "Normal", "Warning"
+_TROUBLED = frozenset(
+    {MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.OVERLAPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD}
+)
+# said by Ready already, or of no news value on a first pass
+_QUIET = frozenset({Reason.STARTING, Reason.METRICS_NOT_WATCHED, Reason.WITHIN_CONTRACT, Reason.REACHABLE, Reason.OBSERVING})
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """One Event to send about an object."""
+
+    type: str
+    reason: Reason
+    message: str
+
+
+def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[Telling, ...]:
+    """One Event for each condition whose status or reason changed; the same reason is told once, by the first that has it."""
+    stood = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
+    told: dict[Reason, Telling] = {}
+    for verdict in verdicts:
+        if stood.get(verdict.type) == (verdict.status.value, verdict.reason.value) or not _is_news(verdict):
+            continue
+        told.setdefault(verdict.reason, Telling(_type_of(verdict), verdict.reason, shortened(verdict.message)))
+    return tuple(told.values())
+
+
+def _is_news(verdict: Verdict) -> bool:
+    if verdict.type == "Ready":
+        return verdict.status is not Truth.UNKNOWN
+    return verdict.status is _TROUBLE.get(verdict.type) and verdict.reason not in _QUIET
+
+
+# which value of a condition is worth an Event besides Ready's; its return to normal is told by Ready
+_TROUBLE = {"ClusterReachable": Truth.FALSE, "QuotasInSync": Truth.FALSE, "Conflict": Truth.TRUE}
+
+
+def _type_of(verdict: Verdict) -> str:
+    good = verdict.status is Truth.TRUE if verdict.type == "Ready" else False
+    expected = verdict.reason in (Reason.STEPPING, Reason.PAUSED)
+    return NORMAL if good or expected else WARNING
+
+
+def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) -> tuple[Telling, ...]:
+    """One Event for each trouble that members newly have, naming the first few of them."""
+    stood = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
+    fresh: dict[Reason, list[str]] = defaultdict(list)
+    for member in members:
+        if member.state in _TROUBLED and member.reason not in _QUIET and stood.get(member.member_name) != member.state.value:
+            fresh[member.reason].append(f"{member.member_name}: {member.message}")
+    return tuple(Telling(WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items())
+
+
+def write_events(writes: Iterable[QuotaWrite]) -> tuple[Telling, ...]:
+    """One Event for each reason for which quotas were written, with the numbers of the first few."""
+    by_reason: dict[Reason, list[str]] = defaultdict(list)
+    for write in writes:
+        if any(text != write.seen.values.get(key) for key, text in write.values.items()):
+            by_reason[write.reason].append(f"{write.entity}: {write.message}")
+    return tuple(
+        Telling(NORMAL, reason, shortened(f"{counted(len(told), 'quota')} written: {listed(told)}")) for reason, told in by_reason.items()
+    )
+
+
+def writes_by_tier(writes: Iterable[QuotaWrite], members: Iterable[MemberReport]) -> Mapping[str | None, list[QuotaWrite]]:
+    """The writes sorted by the tier whose member they are for; None = defaults and what is given back."""
+    tier_of: dict[Entity, str] = {member.entity: member.tier_key for member in members if member.state is not MemberState.OVERLAPPING}
+    sorted_out: dict[str | None, list[QuotaWrite]] = defaultdict(list)
+    for write in writes:
+        sorted_out[tier_of.get(write.entity)].append(write)
+    return sorted_out

@@ -1,0 +1,114 @@
+"""The five conditions of a BrokerBandwidthPolicy after a pass.
+
+Ready says that the policy does its work: the cluster answers, nothing is held and no write failed. That a quota is on its
+way down in steps, or that one entity is contended, is in QuotasInSync and in the tier, and does not make the policy unready.
+This version does not read broker load: MetricsFresh says so, and Ready does not depend on it.
+"""
+
+from controller_logic.decision import Decision, MemberState
+from controller_logic.model import Hold, Mode
+from controller_logic.reasons import Reason
+from tidegate.control.control_pass import PassResult
+from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, shortened
+
+_NOT_REACHED = frozenset(
+    {
+        Reason.ZOOKEEPER_UNREACHABLE,
+        Reason.BROKERS_UNREACHABLE,
+        Reason.TOPOLOGY_INCOMPLETE,
+        Reason.CONTROLLER_ABSENT,
+        Reason.WRONG_CLUSTER,
+        Reason.NOT_AUTHORIZED,
+        Reason.SECRET_UNREADABLE,
+    }
+)
+# notes that mean a person has to do something before the rest is done
+_BLOCKING_NOTES = (Reason.REMOVAL_HELD, Reason.WRITE_BUDGET_SPENT)
+_TELLING_STATES = (MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.STEPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD)
+
+
+def policy_verdicts(result: PassResult) -> tuple[Verdict, ...]:
+    """Ready, ClusterReachable, MetricsFresh, QuotasInSync and Throttling, in this order."""
+    return (
+        _ready(result),
+        _cluster_reachable(result),
+        Verdict(
+            "MetricsFresh",
+            Truth.UNKNOWN,
+            Reason.METRICS_NOT_WATCHED,
+            "This version follows partition leaders only: it does not read broker load yet, so no tier is throttled",
+        ),
+        _quotas_in_sync(result),
+        Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, "No tier is below its contract"),
+    )
+
+
+def _ready(result: PassResult) -> Verdict:
+    decision = result.decision
+    if decision.holds:
+        return ready(Truth.FALSE, decision.holds[0].reason, _told(decision.holds))
+    if result.error is not None:
+        return ready(Truth.FALSE, result.error.reason, result.error.message)
+    for reason in _BLOCKING_NOTES:
+        notes = [note.message for note in decision.notes if note.reason is reason]
+        if notes:
+            return ready(Truth.FALSE, reason, listed(notes))
+    if result.seen.observation.policy.mode is Mode.OBSERVE:
+        return ready(
+            Truth.TRUE,
+            Reason.OBSERVING,
+            f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written now; nothing is written to Kafka",
+        )
+    return ready(Truth.TRUE, Reason.IN_SYNC, f"The contracts of {counted(decision.managed, 'entity').replace('entitys', 'entities')} follow the leaders")
+
+
+def _told(holds: tuple[Hold, ...]) -> str:
+    return listed([hold.message for hold in holds])
+
+
+def _cluster_reachable(result: PassResult) -> Verdict:
+    causes = [hold for hold in result.decision.holds if hold.reason in _NOT_REACHED]
+    if causes:
+        return Verdict("ClusterReachable", Truth.FALSE, causes[0].reason, shortened(_told(tuple(causes))))
+    if result.error is not None and result.error.reason in _NOT_REACHED:
+        return Verdict("ClusterReachable", Truth.FALSE, result.error.reason, shortened(result.error.message))
+    if result.seen.facts is None:
+        return Verdict("ClusterReachable", Truth.UNKNOWN, Reason.STARTING, "The cluster has not been asked yet")
+    return Verdict("ClusterReachable", Truth.TRUE, Reason.REACHABLE, f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer")
+
+
+def _quotas_in_sync(result: PassResult) -> Verdict:
+    decision = result.decision
+    if result.seen.observation.quotas is None:
+        reason = decision.holds[0].reason if decision.holds else Reason.STARTING
+        return Verdict("QuotasInSync", Truth.UNKNOWN, reason, "The quotas in place are not known now; they stay as they are")
+    if decision.in_sync >= decision.managed and not decision.deferred_writes and not decision.writes:
+        return Verdict("QuotasInSync", Truth.TRUE, Reason.IN_SYNC, f"{decision.in_sync} of {counted(decision.managed, 'quota')} as they should be")
+    reason, causes = _why_not(result)
+    told = f": {listed(causes)}" if causes else ""
+    return Verdict(
+        "QuotasInSync", Truth.FALSE, reason, shortened(f"{decision.in_sync} of {counted(decision.managed, 'quota')} as they should be{told}")
+    )
+
+
+def _why_not(result: PassResult) -> tuple[Reason, list[str]]:
+    decision = result.decision
+    refused = [outcome for done in result.applied for outcome in done.refused]
+    if decision.holds:
+        return decision.holds[0].reason, [hold.message for hold in decision.holds]
+    if result.error is not None:
+        return result.error.reason, [result.error.message]
+    if refused and decision.writes:
+        return refused[0].reason or Reason.CONFLICT, [f"{outcome.entity}: {outcome.message}" for outcome in refused]
+    if result.seen.observation.policy.mode is Mode.OBSERVE:
+        return Reason.OBSERVING, [f"{counted(len(decision.would_write), 'quota')} would be written"]
+    return _members_that_tell(decision)
+
+
+def _members_that_tell(decision: Decision) -> tuple[Reason, list[str]]:
+    for state in _TELLING_STATES:
+        members = [member for member in decision.members if member.state is state]
+        if members:
+            return members[0].reason, [f"{member.entity}: {member.message}" for member in members]
+    notes = [note for note in decision.notes if note.reason is not Reason.HIGH_SKEW]
+    return (notes[0].reason, [note.message for note in notes]) if notes else (Reason.CONFLICT, [])

@@ -1,0 +1,121 @@
+"""What the status of a BrokerBandwidthPolicy says after a pass: the cluster, its brokers, the levels, the quotas.
+
+Every number comes from the decision or, for limits of brokers, from the spec. Where a pass does not know (the brokers, while
+none answers), what the status said before stays. Rates are metrics, not status.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from controller_logic.decision import Decision, MemberState
+from controller_logic.model import Level
+from controller_logic.reasons import Reason
+from tidegate.control.control_pass import PassResult
+from tidegate.control.policy_conditions import policy_verdicts
+from tidegate.control.status_tier import skew_text
+from tidegate.control.verdict import Truth, Verdict, ready
+from tidegate.resources.broker_limits import BrokerLimits
+from tidegate.resources.policy import PolicySpec
+from tidegate.resources.policy_status import BrokerStatus, PolicyStatus, PolicySummary, QuotaCounts, TierSummary
+from tidegate.resources.schema_model import SchemaModel
+
+MAX_BROKERS = 1000
+Part = TypeVar("Part", bound=SchemaModel)
+CONDITION_TYPES = ("Ready", "ClusterReachable", "MetricsFresh", "QuotasInSync", "Throttling")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVerdict:
+    """The whole status of a policy: everything but conditions, and the conditions still without their times."""
+
+    status: PolicyStatus
+    verdicts: tuple[Verdict, ...]
+
+
+def policy_verdict(result: PassResult, spec: PolicySpec, *, previous: Mapping[str, Any]) -> PolicyVerdict:
+    """The status after a pass. `previous` is the status as it stands, for what this pass does not know."""
+    decision = result.decision
+    brokers = _brokers(result, spec, previous)
+    known = result.seen.observation.quotas is not None
+    status = PolicyStatus(
+        cluster_id=result.seen.facts.cluster_id if result.seen.facts is not None else previous.get("clusterId"),
+        brokers=brokers,
+        tiers=_levels(result, previous),
+        quotas=_counts(decision) if known else _previous_counts(previous),
+        summary=PolicySummary(
+            brokers=None if brokers is None else len(brokers),
+            throttled="none",
+            quotas=f"{decision.in_sync}/{decision.managed}" if known else (previous.get("summary") or {}).get("quotas"),
+        ),
+    )
+    return PolicyVerdict(status, policy_verdicts(result))
+
+
+def unread_policy(reason: Reason, message: str) -> PolicyVerdict:
+    """The status of a policy whose spec cannot be acted on; nothing is said about its cluster."""
+    return PolicyVerdict(PolicyStatus(), (ready(Truth.FALSE, reason, message), *_not_looked_at(reason)))
+
+
+def starting_policy() -> PolicyVerdict:
+    """The status on first sight, before any pass has ended."""
+    message = "Seen; the first pass has not ended yet"
+    return PolicyVerdict(PolicyStatus(), (ready(Truth.UNKNOWN, Reason.STARTING, message), *_not_looked_at(Reason.STARTING)))
+
+
+def _not_looked_at(reason: Reason) -> tuple[Verdict, ...]:
+    return tuple(Verdict(kind, Truth.UNKNOWN, reason, "Not looked at: see the condition Ready") for kind in CONDITION_TYPES[1:])
+
+
+def _brokers(result: PassResult, spec: PolicySpec, previous: Mapping[str, Any]) -> tuple[BrokerStatus, ...] | None:
+    topology = result.seen.observation.topology
+    if topology is None:
+        return _parsed(previous, "brokers", BrokerStatus)
+    limits = spec.brokers
+    return tuple(_broker(broker, limits) for broker in sorted(topology.brokers)[:MAX_BROKERS])
+
+
+def _broker(broker: int, limits: BrokerLimits | None) -> BrokerStatus:
+    return BrokerStatus(
+        id=broker,
+        egress_limit=None if limits is None else limits.egress_limit_of(broker),
+        ingress_limit=None if limits is None else limits.ingress_limit_of(broker),
+        pressure="Unknown",
+    )
+
+
+def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[TierSummary, ...] | None:
+    decision = result.decision
+    if result.seen.observation.tiers is None:
+        return _parsed(previous, "tiers", TierSummary)
+    now = rfc3339(result.seen.observation.now_seconds)
+    since = {(tier.get("level"), tier.get("state")): tier.get("since") for tier in previous.get("tiers") or ()}
+    stepping = {member.level for member in decision.members if member.state is MemberState.STEPPING}
+    present = {tier.level for tier in result.seen.observation.tiers}
+    states = [(level.value, "Stepping" if level in stepping else "Contract") for level in Level if level in present]
+    return tuple(TierSummary.model_validate({"level": level, "state": state, "since": since.get((level, state)) or now}) for level, state in states)
+
+
+def _counts(decision: Decision) -> QuotaCounts:
+    return QuotaCounts(
+        managed=decision.managed,
+        in_sync=decision.in_sync,
+        contended=decision.contended,
+        largest_leader_skew=skew_text(decision.largest_leader_skew),
+    )
+
+
+def _previous_counts(previous: Mapping[str, Any]) -> QuotaCounts | None:
+    counts = previous.get("quotas")
+    return None if not counts else QuotaCounts.model_validate(counts)
+
+
+def _parsed(previous: Mapping[str, Any], field: str, model: type[Part]) -> tuple[Part, ...] | None:
+    entries = previous.get(field)
+    return None if entries is None else tuple(model.model_validate(entry) for entry in entries)
+
+
+def rfc3339(seconds: float) -> str:
+    """A time as Kubernetes writes it, in UTC and whole seconds."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,132 @@
+"""Custom resources as the core understands them: names, units and documented defaults; nothing is looked up anywhere.
+
+It takes objects that their models have accepted already. What is unset gets its documented default here and nowhere else.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller_logic.model import (
+    Contract,
+    Default,
+    DeletionPolicy,
+    Entity,
+    Level,
+    Member,
+    Mode,
+    Policy,
+    QuotaKey,
+    QuotaWindow,
+    RateForm,
+    ScalingMethod,
+    Tier,
+)
+from tidegate.errors import InvalidResource
+from tidegate.resources.policy import PolicySpec
+from tidegate.resources.quota_defaults import DefaultQuota, QuotaDefaults
+from tidegate.resources.rates import ContractRates
+from tidegate.resources.tier import TierMember, TierSpec
+
+PAUSED = "tidegate.io/paused"
+CONFIRM_REMOVAL = "tidegate.io/confirm-removal"
+
+
+def object_key(raw: Mapping[str, Any]) -> str:
+    """`namespace/name`, as in every message, log line and ledger record."""
+    metadata = raw["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
+def age_key(raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Sorts objects oldest first, and equally old ones by key; RFC 3339 times in UTC sort as text."""
+    return (str(raw["metadata"].get("creationTimestamp", "")), object_key(raw))
+
+
+def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
+    """One policy with every unset field at its documented default. Raises InvalidResource for what only later versions offer."""
+    _refuse_later_features(raw, spec)
+    metadata = raw["metadata"]
+    annotations = metadata.get("annotations") or {}
+    scaling = spec.leader_scaling_or_default
+    window = spec.kafka.quota_window_or_default
+    return Policy(
+        key=object_key(raw),
+        uid=str(metadata.get("uid", "")),
+        mode=Mode(spec.mode),
+        paused=annotations.get(PAUSED) == "true",
+        deleting=bool(metadata.get("deletionTimestamp")),
+        deletion=DeletionPolicy(spec.deletion_or_default),
+        scaling=ScalingMethod(scaling.method_or_default),
+        minimum_change_percent=scaling.minimum_change_percent_or_default,
+        window=QuotaWindow(samples=window.samples_or_default, sample_seconds=window.sample_seconds_or_default),
+        max_mute_seconds=spec.escalation_or_default.max_mute_seconds_or_default,
+        notifications_per_quarter_hour=spec.write_budget_or_default.notifications_per_quarter_hour_or_default,
+        max_removal_percent=spec.removal_or_default.max_percent_per_pass_or_default,
+        confirmed_removals=_confirmed_removals(annotations),
+        defaults=_defaults(spec.defaults),
+    )
+
+
+def _refuse_later_features(raw: Mapping[str, Any], spec: PolicySpec) -> None:
+    if spec.kafka.quota_store != "ZooKeeper":
+        raise InvalidResource(
+            f"BrokerBandwidthPolicy {object_key(raw)}: spec.kafka.quotaStore {spec.kafka.quota_store} comes in a later version; "
+            "this one writes through ZooKeeper only. Nothing is changed until it says ZooKeeper"
+        )
+    if spec.leader_scaling_or_default.method_or_default == "Adaptive":
+        raise InvalidResource(
+            f"BrokerBandwidthPolicy {object_key(raw)}: spec.leaderScaling.method Adaptive comes in a later version; "
+            "nothing is changed until it says Max, Mean or Min"
+        )
+
+
+def _confirmed_removals(annotations: Mapping[str, str]) -> int | None:
+    text = annotations.get(CONFIRM_REMOVAL, "")
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _defaults(defaults: QuotaDefaults | None) -> Mapping[Entity, Mapping[QuotaKey, int]]:
+    if defaults is None:
+        return {}
+    anybody = Default.DEFAULT
+    declared = (
+        (Entity(user=anybody), defaults.user),
+        (Entity(client_id=anybody), defaults.client_id),
+        (Entity(user=anybody, client_id=anybody), defaults.user_and_client_id),
+    )
+    return {entity: _default_rates(quota) for entity, quota in declared if quota is not None}
+
+
+def _default_rates(quota: DefaultQuota) -> Mapping[QuotaKey, int]:
+    rates = {
+        QuotaKey.CONSUMER_BYTE_RATE: quota.fetch,
+        QuotaKey.PRODUCER_BYTE_RATE: quota.produce,
+        QuotaKey.REQUEST_PERCENTAGE: quota.request_percentage,
+    }
+    return {key: rate for key, rate in rates.items() if rate is not None}
+
+
+def tier_from(raw: Mapping[str, Any], spec: TierSpec) -> Tier:
+    """One BusinessTier with its members in the order in which the object has them."""
+    return Tier(key=object_key(raw), level=Level(spec.level), members=tuple(_member(member) for member in spec.members))
+
+
+def _member(member: TierMember) -> Member:
+    return Member(
+        name=member.name,
+        entity=Entity(user=member.user, client_id=member.client_id),
+        topics=tuple(member.topics or ()),
+        contract=None if member.contract is None else _contract(member.contract),
+    )
+
+
+def _contract(contract: ContractRates) -> Contract:
+    forms = {RateForm.PER_PARTITION: contract.per_partition, RateForm.PER_BROKER: contract.per_broker, RateForm.TOTAL: contract.total}
+    form, rates = next((form, rates) for form, rates in forms.items() if rates is not None)
+    return Contract(
+        form=form,
+        fetch_bytes_per_second=rates.fetch,
+        produce_bytes_per_second=rates.produce,
+        request_percentage=contract.request_percentage,
+        controller_mutations_per_second=contract.controller_mutations_per_second,
+    )

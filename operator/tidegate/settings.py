@@ -1,0 +1,42 @@
+"""How one operator process is set up: where it listens, what it watches, how often it looks.
+
+Plain values, filled in by the command line; nothing here is read from custom resources, and nothing here belongs to one
+Kafka cluster.
+"""
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    CONSOLE = "console"
+
+
+def default_identity() -> str:
+    """Who this replica is on a Lease: the pod (host) name and something that a restarted process does not share."""
+    return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One process. Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them."""
+
+    namespaces: tuple[str, ...] = ()
+    kubeconfig: str | None = None
+    context: str | None = None
+    liveness_port: int | None = 8080
+    metrics_port: int | None = 9095
+    listen_address: str = "0.0.0.0"  # noqa: S104  (probes and Prometheus come from outside the pod)
+    log_format: LogFormat = LogFormat.JSON
+    log_level: str = "INFO"
+    poll_seconds: float = 15.0
+    relist_seconds: float = 300.0
+    list_stale_after_seconds: float = 900.0
+    lease_seconds: float = 15.0
+    restore_deadline_seconds: float = 300.0
+    stuck_after_seconds: float = 120.0
+    identity: str = field(default_factory=default_identity)

@@ -1,0 +1,188 @@
+"""What one operator process tells about itself: Prometheus metrics, the endpoint that serves them, and log lines.
+
+Figures per member are not counters of ours: they are read out of the last decision at the moment of a scrape, so that a
+pass over thousands of members costs nothing here and a member that is gone leaves no series behind. Nothing in here is
+read back by the control pass.
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from wsgiref.simple_server import WSGIServer
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector, start_http_server
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controller_logic.decision import Decision, MemberReport
+from controller_logic.model import QuotaKey
+from tidegate.settings import LogFormat
+
+_PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReading:
+    """What is known of one policy since its last pass; times are seconds since the epoch."""
+
+    decision: Decision
+    finished_at_seconds: float
+    charged_writes: int
+    write_budget: int
+
+
+class Telemetry:
+    """The metrics of one process, in a registry of their own, so that tests and processes never share counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.readings = _Readings()
+        self.registry.register(self.readings)
+        for of_the_process in (ProcessCollector, PlatformCollector, GCCollector):
+            of_the_process(registry=self.registry)
+        self._make_counters()
+
+    def _make_counters(self) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"tidegate_{name}", text, labels, registry=self.registry)
+
+        self.passes = counter("passes_total", "Control passes, by how they ended.", "policy", "result")
+        self.quota_writes = counter("quota_writes_total", "Quota writes applied, by why they were made.", "policy", "kind", "reason")
+        self.write_conflicts = counter("quota_write_refusals_total", "Quota writes that were not applied, by reason.", "policy", "reason")
+        self.transactions = counter("znode_transactions_total", "ZooKeeper transactions that carried quota writes.", "policy")
+        self.status_writes = counter("status_writes_total", "Status updates sent to the Kubernetes API.", "kind")
+        self.events = counter("events_total", "Kubernetes Events sent, by type and reason.", "type", "reason")
+        self.wakes = counter("wakes_total", "What started control passes.", "policy", "cause")
+        self.lists = counter("lists_total", "Full lists of custom resources, by how they ended.", "kind", "result")
+        self.pass_seconds = Histogram(
+            "tidegate_pass_duration_seconds", "How long a control pass took.", ("policy",), registry=self.registry, buckets=_PASS_BUCKETS_SECONDS
+        )
+
+
+class _Readings(Collector):
+    """Turns the last decision of each policy into gauges, when somebody asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_policy: dict[str, PolicyReading] = {}
+
+    def put(self, policy_key: str, reading: PolicyReading) -> None:
+        with self._lock:
+            self._by_policy[policy_key] = reading
+
+    def forget(self, policy_key: str) -> None:
+        with self._lock:
+            self._by_policy.pop(policy_key, None)
+
+    def describe(self) -> list[Metric]:
+        """Nothing is collected at registration: there is no decision yet."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            readings = dict(self._by_policy)
+        yield from _policy_gauges(readings)
+        yield from _member_gauges(readings)
+
+
+def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
+    for name, text, value_of in (
+        ("last_pass_timestamp_seconds", "When the last control pass ended, as a Unix time.", lambda r: r.finished_at_seconds),
+        ("quotas_managed", "Entities whose quota is managed.", lambda r: r.decision.managed),
+        ("quotas_in_sync", "Managed entities whose quota is at its target.", lambda r: r.decision.in_sync),
+        ("quotas_contended", "Entities left alone because another writer keeps changing them.", lambda r: r.decision.contended),
+        ("writes_deferred", "Quota writes that wait for room in the write budget.", lambda r: r.decision.deferred_writes),
+        ("write_budget_used", "Charged quota writes within the last quarter of an hour.", lambda r: r.charged_writes),
+        ("write_budget_limit", "Charged quota writes allowed in a quarter of an hour.", lambda r: r.write_budget),
+    ):
+        family = GaugeMetricFamily(f"tidegate_{name}", text, labels=("policy",))
+        for policy_key, reading in readings.items():
+            family.add_metric((policy_key,), value_of(reading))  # type: ignore[no-untyped-call]  # table of readers of one dataclass
+        yield family
+    holds = GaugeMetricFamily("tidegate_hold_since_timestamp_seconds", "Since when an input is missing, as a Unix time.", labels=("policy", "reason"))
+    for policy_key, reading in readings.items():
+        for hold in reading.decision.holds:
+            holds.add_metric((policy_key, hold.reason), hold.since_seconds)
+    yield holds
+
+
+def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
+    by_key, by_member = ("policy", "tier", "member", "key"), ("policy", "tier", "member")
+    quota = GaugeMetricFamily("tidegate_member_quota", "Quota in force per broker; byte rates in bytes per second.", labels=by_key)
+    target = GaugeMetricFamily("tidegate_member_target", "Quota per broker that the member is on its way to.", labels=by_key)
+    skew = GaugeMetricFamily("tidegate_member_leader_skew_ratio", "Most leaders on one broker over the mean; 1 is even.", labels=by_member)
+    for policy_key, reading in readings.items():
+        for member in reading.decision.members:
+            labels = (policy_key, member.tier_key, member.member_name)
+            _add_rates(quota, labels, member.quota)
+            _add_rates(target, labels, member.target)
+            if member.leader_skew is not None:
+                skew.add_metric(labels, member.leader_skew)
+    yield from (quota, target, skew)
+
+
+def _add_rates(family: GaugeMetricFamily, labels: tuple[str, ...], rates: Mapping[QuotaKey, int]) -> None:
+    for key, rate in rates.items():
+        family.add_metric((*labels, key), rate)
+
+
+def count_writes(telemetry: Telemetry, policy_key: str, *, kinds_and_reasons: Iterator[tuple[str, str]], transactions: int) -> None:
+    """Count what one apply did."""
+    for kind, reason in kinds_and_reasons:
+        telemetry.quota_writes.labels(policy_key, kind, reason).inc()
+    telemetry.transactions.labels(policy_key).inc(transactions)
+
+
+class MetricsServer:
+    """`/metrics` on its own thread. `port` is the one it really listens on."""
+
+    def __init__(self, telemetry: Telemetry, *, port: int, address: str) -> None:
+        self._server: WSGIServer
+        self._server, self._thread = start_http_server(port, addr=address, registry=telemetry.registry)
+        self.port = int(self._server.server_port)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5)
+
+
+def set_up_logging(log_format: LogFormat, level: str) -> None:
+    """One line an event on standard error: JSON for machines, columns for people; library logs go the same way."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        cache_logger_on_first_use=False,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.format_exc_info, _renderer(log_format)],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for noisy in ("kazoo", "kafka", "urllib3", "kubernetes", "aiohttp", "kopf"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def _renderer(log_format: LogFormat) -> structlog.typing.Processor:
+    if log_format is LogFormat.JSON:
+        return structlog.processors.JSONRenderer()
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+
+
+def has_reading(member: MemberReport) -> bool:
+    """Whether a member shows any figure at all."""
+    return bool(member.quota or member.target)
