@@ -1,0 +1,172 @@
+"""What Tidegate asks of Kubernetes, as the control pass sees it; the real client and the in-memory twin both keep this promise.
+
+The contract tests in `tests/contract/kubernetes_contract.py` state it in full. Objects cross this border as they are in JSON: what their
+fields mean is known to `resources/`, not here. Watching is kopf's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKind:
+    """A kind of custom resource: where the API serves it, and what people call one of them."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """`apiVersion` of its objects."""
+        return f"{self.group}/{self.version}"
+
+
+BROKER_BANDWIDTH_POLICIES = ResourceKind("tidegate.io", "v1alpha1", "brokerbandwidthpolicies", "BrokerBandwidthPolicy")
+BUSINESS_TIERS = ResourceKind("tidegate.io", "v1alpha1", "businesstiers", "BusinessTier")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """One object. The uid tells it from a later one of the same name."""
+
+    kind: ResourceKind
+    namespace: str
+    name: str
+    uid: str
+
+    @classmethod
+    def of(cls, kind: ResourceKind, obj: Mapping[str, Any]) -> ObjectRef:
+        """The reference to `obj`, which came from the API server."""
+        metadata = obj["metadata"]
+        return cls(kind, metadata["namespace"], metadata["name"], metadata["uid"])
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret(Mapping[str, bytes]):
+    """A Secret's decoded data. Its text form names no key and no value, so that no log can leak it."""
+
+    namespace: str
+    name: str
+    _data: Mapping[str, bytes]
+
+    def __getitem__(self, key: str) -> bytes:
+        return self._data[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __repr__(self) -> str:
+        return f"Secret {self.namespace}/{self.name} (contents hidden)"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Every object of a kind, as of `resource_version` or later: an opaque text, of the first namespace where several were listed."""
+
+    items: tuple[JsonObject, ...]
+    resource_version: str
+
+    def __iter__(self) -> Iterator[JsonObject]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+EventType = Literal["Normal", "Warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to an object, for `kubectl describe`. `note` has at most 1024 bytes in UTF-8, `reason` 128."""
+
+    regarding: ObjectRef
+    type: EventType
+    reason: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """A Lease as it was read. `holder` "" = nobody; `duration_seconds` 0 = not said. The times are the holder's clock: for people only."""
+
+    namespace: str
+    name: str
+    holder: str
+    duration_seconds: int
+    transitions: int
+    acquired_at: float
+    renewed_at: float
+    resource_version: str = ""
+
+
+class Kubernetes(Protocol):
+    """One API server. Every call is bounded in time; nothing is cached; calls may come from several threads at once.
+
+    All calls raise from tidegate.errors: Unreachable when the server did not answer, is overloaded or has a fault of its own;
+    Unauthorized when it refuses the identity or its rights; NotFound when the object (or, for a list, the kind) does not exist; Conflict
+    when a compare-and-set lost and nothing was written; InvalidResource when the server refuses what was written; OutcomeUnknown when a
+    write may or may not have happened. Only reads are tried again inside a call.
+    """
+
+    def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
+        """Every object of `kind` in `namespaces`, or in the whole cluster when none are named; never a part of them.
+
+        Raises Incomplete when the list could not be finished in time or expired while it was read.
+        """
+        ...
+
+    def get(self, ref: ObjectRef) -> JsonObject:
+        """The object as it is now. NotFound also when another object has taken the name."""
+        ...
+
+    def patch_status(self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str) -> JsonObject:
+        """Merge `patch` (RFC 7386: None removes a key, lists are replaced) into the status and return the new object.
+
+        Conflict when the object is no longer at `resource_version`. Spec and metadata cannot be changed by this.
+        """
+        ...
+
+    def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
+        """Put `finalizer` on the object unless it is there; other finalizers stay. Returns the object.
+
+        An object that is being deleted gets no new finalizer: it comes back as it is, with its deletionTimestamp.
+        """
+        ...
+
+    def remove_finalizer(self, ref: ObjectRef, finalizer: str) -> None:
+        """Take `finalizer` off the object; other finalizers stay. Nothing happens when it, or the object, is not there."""
+        ...
+
+    def read_secret(self, namespace: str, name: str) -> Secret:
+        """The Secret with its values decoded; NotFound carries the reason SECRET_UNREADABLE."""
+        ...
+
+    def create_event(self, event: Event) -> None:
+        """Post `event` as a new object of its own."""
+        ...
+
+    def read_lease(self, namespace: str, name: str) -> LeaseRecord | None:
+        """The Lease, or None when there is none."""
+        ...
+
+    def create_lease(self, lease: LeaseRecord) -> LeaseRecord:
+        """Create it and return it with its resource version; Conflict when there is one already."""
+        ...
+
+    def replace_lease(self, lease: LeaseRecord) -> LeaseRecord:
+        """Replace the Lease that is still at `lease.resource_version`; Conflict when it has moved on or is gone."""
+        ...

@@ -1,0 +1,148 @@
+"""The custom resources as this process knows them: fed by watch events, put right by full lists, read by control passes.
+
+Two streams meet here and neither is in order with the other. A watch tells of changes at once, but loses deletions when it has to start
+over; a list is complete, but was taken a moment ago. Versions are opaque, so nothing is compared as older or newer. Instead:
+
+- whoever lists says when the list begins (`begin_list`); an object that the watch put or removed after that keeps the watch's word;
+- for every other object the list is right: what it does not name is gone, even when no watch ever said so;
+- a uid that the watch saw deleted never comes back, whatever a list or a late event says.
+
+`wake` is called, outside the lock, when something changed that a decision could depend on. Statuses are ours, so a change of a status
+alone wakes nobody. Objects are shared with readers: nobody changes one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.kube.api import JsonObject, Kubernetes, ResourceKind
+
+REMEMBERED_DELETIONS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ListStart:
+    """The moment before a full list of `kind` was asked for; `replace_all` needs it."""
+
+    kind: ResourceKind
+    at_seconds: float
+    change: int
+
+
+@dataclass(slots=True)
+class _Shelf:
+    objects: dict[str, JsonObject] = field(default_factory=dict)
+    touched: dict[str, int] = field(default_factory=dict)
+    deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    change: int = 0
+    listed_at_seconds: float | None = None
+
+    def touch(self, uid: str) -> None:
+        self.change += 1
+        self.touched[uid] = self.change
+
+
+class ResourceCache:
+    """Objects by kind and uid, for any number of threads; `monotonic` is the clock that ages are measured with."""
+
+    def __init__(self, wake: Callable[[], None], *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wake = wake
+        self._monotonic = monotonic
+        self._shelves: dict[ResourceKind, _Shelf] = {}
+        self._lock = threading.Lock()
+
+    def put(self, kind: ResourceKind, obj: Mapping[str, Any]) -> None:
+        """Take over `obj` as the watch told of it. The same version again, and an object that was deleted, are ignored."""
+        slim = _without_managed_fields(obj)
+        uid = slim["metadata"]["uid"]
+        with self._lock:
+            shelf = self._shelf(kind)
+            before = shelf.objects.get(uid)
+            if uid in shelf.deleted or (before is not None and _version(before) == _version(slim)):
+                return
+            shelf.touch(uid)
+            shelf.objects[uid] = slim
+        if before is None or _matters(before, slim):
+            self._wake()
+
+    def remove(self, kind: ResourceKind, uid: str) -> None:
+        """Forget the object for good: the watch saw its deletion."""
+        with self._lock:
+            shelf = self._shelf(kind)
+            shelf.touch(uid)
+            shelf.deleted[uid] = None
+            while len(shelf.deleted) > REMEMBERED_DELETIONS:
+                shelf.deleted.popitem(last=False)
+            was_there = shelf.objects.pop(uid, None) is not None
+        if was_there:
+            self._wake()
+
+    def begin_list(self, kind: ResourceKind) -> ListStart:
+        """Call this before asking for a full list."""
+        with self._lock:
+            return ListStart(kind, at_seconds=self._monotonic(), change=self._shelf(kind).change)
+
+    def replace_all(self, start: ListStart, items: Iterable[Mapping[str, Any]]) -> None:
+        """Take over a complete list that was asked for after `start`. The age of the list counts from `start`."""
+        listed = {slim["metadata"]["uid"]: slim for slim in map(_without_managed_fields, items)}
+        with self._lock:
+            shelf = self._shelf(start.kind)
+            before = shelf.objects
+            newer = {uid for uid, change in shelf.touched.items() if change > start.change}
+            kept = {uid: obj for uid, obj in before.items() if uid in newer}
+            fresh = {uid: obj for uid, obj in listed.items() if uid not in newer and uid not in shelf.deleted}
+            shelf.objects = fresh | kept
+            shelf.touched = {uid: shelf.touched[uid] for uid in newer}
+            shelf.listed_at_seconds = start.at_seconds
+            changed = before.keys() != shelf.objects.keys() or any(_matters(before[uid], obj) for uid, obj in fresh.items())
+        if changed:
+            self._wake()
+
+    def snapshot(self, kind: ResourceKind) -> tuple[JsonObject, ...]:
+        """Every object of `kind` that is known, by namespace and name. Whether these are all is told by `list_age_seconds`."""
+        with self._lock:
+            known = list(self._shelf(kind).objects.values())
+        return tuple(sorted(known, key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"])))
+
+    def is_complete(self, kind: ResourceKind) -> bool:
+        """Whether a full list has ever arrived. Without one, an object that is not here may well exist."""
+        return self.list_age_seconds(kind) is not None
+
+    def list_age_seconds(self, kind: ResourceKind) -> float | None:
+        """How long ago the last full list was asked for; None when none has ever arrived."""
+        with self._lock:
+            listed_at_seconds = self._shelf(kind).listed_at_seconds
+        return None if listed_at_seconds is None else self._monotonic() - listed_at_seconds
+
+    def _shelf(self, kind: ResourceKind) -> _Shelf:
+        return self._shelves.setdefault(kind, _Shelf())
+
+
+def relist(cache: ResourceCache, kubernetes: Kubernetes, kind: ResourceKind, *, namespaces: Sequence[str] = ()) -> None:
+    """Put the cache right with a full list; raises what `list_all` raises, and then leaves the cache as it is."""
+    start = cache.begin_list(kind)
+    cache.replace_all(start, kubernetes.list_all(kind, namespaces).items)
+
+
+def _without_managed_fields(obj: Mapping[str, Any]) -> JsonObject:
+    # They are often larger than all the rest and mean nothing here.
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    return {**obj, "metadata": metadata}
+
+
+def _version(obj: Mapping[str, Any]) -> object:
+    return obj["metadata"].get("resourceVersion")
+
+
+def _matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    return _relevant(before) != _relevant(after)
+
+
+def _relevant(obj: Mapping[str, Any]) -> tuple[object, object]:
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    return obj.get("spec"), metadata

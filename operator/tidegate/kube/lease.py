@@ -1,0 +1,166 @@
+"""One writer per policy: a Lease that replicas of the operator hold in turn, safe without agreeing clocks.
+
+The holder renews its Lease by compare-and-set. It counts its right to write from the moment *before* the last successful renewal was
+sent, on its own monotonic clock, and gives it up `margin_seconds` early. Everybody else counts from the moment *after* they last saw the
+Lease change, on their own clock, and takes over only when it did not change for its whole duration, again by compare-and-set. Both count
+forwards from the same renewal, the holder from before it and the others from after it, so their times of writing cannot overlap unless a
+clock runs wrong by more than the margin. The times inside a Lease come from a foreign clock and are never compared with ours.
+
+Whoever writes asks `remaining_seconds` first and begins nothing that takes longer: the Lease cannot stop a request that is under way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from tidegate.errors import Conflict, RetryLater, TidegateError
+from tidegate.kube.api import Kubernetes, LeaseRecord
+
+DURATION_SECONDS = 15
+RENEW_SECONDS = 5.0
+MARGIN_SECONDS = 3.0
+
+_NEVER = float("-inf")
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """`duration_seconds` without a renewal end a turn for others, `margin_seconds` less for the holder itself.
+
+    `renew_seconds` is how often it is renewed, and how often others look; two renewals may fail before the turn is lost.
+    """
+
+    duration_seconds: int = DURATION_SECONDS
+    renew_seconds: float = RENEW_SECONDS
+    margin_seconds: float = MARGIN_SECONDS
+
+
+class PolicyLease:
+    """This process's part in the Lease `tidegate-<policy>` of the policy's namespace. One thread uses it.
+
+    `identity` must be new for every process: a restarted one may not take its predecessor's turn for its own.
+    """
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        identity: str,
+        *,
+        namespace: str,
+        policy_name: str,
+        times: LeaseTimes = LeaseTimes(),
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._identity = identity
+        self._namespace = namespace
+        self._name = f"tidegate-{policy_name}"
+        self._times = times
+        self._monotonic = monotonic
+        self._wall = wall
+        self._seen: LeaseRecord | None = None
+        self._seen_at = _NEVER
+        self._next_look_at = _NEVER
+        self._held_until = _NEVER
+
+    @property
+    def holder(self) -> str:
+        """Who held it when it was last read or written; "" when nobody did or it was never read."""
+        return "" if self._seen is None else self._seen.holder
+
+    def remaining_seconds(self) -> float:
+        """How much longer this process may write; 0 when it may not."""
+        return max(0.0, self._held_until - self._monotonic())
+
+    def seconds_until_due(self) -> float:
+        """When `attend` has something to do again; 0 when it has now."""
+        return max(0.0, self._next_look_at - self._monotonic())
+
+    def attend(self) -> bool:
+        """Acquire, renew or watch the Lease if that is due, and return whether this process may write now.
+
+        Raises Unauthorized or another NeedsMending when the rights on Leases are missing. When Kubernetes does not answer nothing is
+        raised: the turn goes on until it runs out by itself.
+        """
+        if self.seconds_until_due() == 0.0:
+            self._next_look_at = self._monotonic() + self._times.renew_seconds
+            try:
+                self._look()
+            except RetryLater as error:
+                _log.warning("Lease could not be read or written", lease=self._label(), holder=self.holder, error=error.message)
+        return self.remaining_seconds() > 0.0
+
+    def release(self) -> bool:
+        """Give the Lease back, so that another replica need not wait for its end; returns whether that reached Kubernetes.
+
+        Call it when the last write has ended: from the first line of this on, this process may not write. Nothing is raised.
+        """
+        was_ours, self._held_until = self._held_until > _NEVER, _NEVER
+        if not was_ours:
+            return False
+        try:
+            present = self._kubernetes.read_lease(self._namespace, self._name)
+            if present is None or present.holder != self._identity:
+                return False
+            self._seen = self._kubernetes.replace_lease(replace(present, holder="", renewed_at=self._wall()))
+        except TidegateError as error:
+            _log.warning("Lease could not be given back; it ends by itself", lease=self._label(), error=error.message)
+            return False
+        return True
+
+    def _look(self) -> None:
+        present = self._kubernetes.read_lease(self._namespace, self._name)
+        if present is None and self._seen is not None and self._seen.holder != self._identity and not self._is_free(self._seen):
+            return  # somebody deleted the Lease of a holder that may still be writing: its turn runs out first
+        self._observe(present)
+        if present is None:
+            self._take(self._fresh(), self._kubernetes.create_lease)
+        elif present.holder == self._identity:
+            self._take(replace(present, duration_seconds=self._times.duration_seconds), self._kubernetes.replace_lease)
+        else:
+            self._held_until = _NEVER
+            if self._is_free(present):
+                turns = present.transitions + 1
+                self._take(
+                    replace(self._fresh(), transitions=turns, resource_version=present.resource_version), self._kubernetes.replace_lease
+                )
+
+    def _observe(self, present: LeaseRecord | None) -> None:
+        """Start counting anew when the Lease changed. The clock is read after the answer came, so never too early."""
+        if present is None or self._seen is None or present.resource_version != self._seen.resource_version:
+            self._seen_at = self._monotonic()
+        self._seen = present
+
+    def _is_free(self, present: LeaseRecord) -> bool:
+        patience_seconds = present.duration_seconds or self._times.duration_seconds
+        return not present.holder or self._monotonic() - self._seen_at >= patience_seconds
+
+    def _fresh(self) -> LeaseRecord:
+        now = self._wall()
+        return LeaseRecord(
+            self._namespace,
+            self._name,
+            self._identity,
+            duration_seconds=self._times.duration_seconds,
+            transitions=0,
+            acquired_at=now,
+            renewed_at=now,
+        )
+
+    def _take(self, lease: LeaseRecord, send: Callable[[LeaseRecord], LeaseRecord]) -> None:
+        sent_at = self._monotonic()
+        try:
+            self._seen = send(replace(lease, renewed_at=self._wall()))
+        except Conflict:
+            return  # somebody was faster; the next look shows who
+        self._seen_at = self._monotonic()
+        self._held_until = sent_at + lease.duration_seconds - self._times.margin_seconds
+
+    def _label(self) -> str:
+        return f"{self._namespace}/{self._name}"

@@ -1,0 +1,184 @@
+"""The in-memory twin of an API server, for tests of everything above this adapter; it passes the contract tests of the real one.
+
+It keeps what Tidegate leans on: uids, resource versions that move only when something changed, generations that move with the spec, the
+status subresource, finalizers and deletion. It has no schemas, no defaults, no rights and no watches. What a person would do with
+kubectl is `create`, `edit`, `delete` and `put_secret`; what an outage does is `fail_with`.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from controller_logic.reasons import Reason
+from tidegate.errors import Conflict, NotFound, TidegateError
+from tidegate.kube import merge_patch
+from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
+from tidegate.kube.records import lease_body, lease_record
+
+_Key = tuple[ResourceKind, str, str]
+
+
+class InMemoryKubernetes:
+    """Implements `api.Kubernetes` over dictionaries; safe for several threads. `events` holds what was posted, oldest first."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._objects: dict[_Key, JsonObject] = {}
+        self._secrets: dict[tuple[str, str], Secret] = {}
+        self._leases: dict[tuple[str, str], JsonObject] = {}
+        self._versions = itertools.count(1)
+        self._failure: TidegateError | None = None
+        self._lock = threading.RLock()
+
+    # --- what people and outages do ----------------------------------------------------------------------------------
+
+    def fail_with(self, error: TidegateError | None) -> None:
+        """From now on every call of the protocol raises `error`; None ends the outage."""
+        self._failure = error
+
+    def create(self, kind: ResourceKind, obj: Mapping[str, Any]) -> JsonObject:
+        """Create `obj`, whose metadata names it and its namespace; its status, if any, is dropped."""
+        with self._lock:
+            made = copy.deepcopy(dict(obj))
+            made.pop("status", None)
+            made |= {"apiVersion": kind.api_version, "kind": kind.kind}
+            made["metadata"] |= {"uid": str(uuid.uuid4()), "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}
+            key = (kind, made["metadata"]["namespace"], made["metadata"]["name"])
+            if key in self._objects:
+                raise Conflict(f"{kind.kind} {key[1]}/{key[2]} exists already.")
+            return self._store(key, made)
+
+    def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject:
+        """Let `change` alter a copy of the object, as `kubectl edit` would; changes to the status are dropped."""
+        with self._lock:
+            before = self._present(ref)
+            after = copy.deepcopy(before)
+            change(after)
+            after.pop("status", None)
+            if "status" in before:
+                after["status"] = before["status"]
+            if after.get("spec") != before.get("spec"):
+                after["metadata"]["generation"] += 1
+            return self._settle(ref, before, after)
+
+    def delete(self, ref: ObjectRef) -> None:
+        """Delete the object: at once, or when its last finalizer is taken off."""
+
+        def mark(obj: JsonObject) -> None:
+            obj["metadata"].setdefault("deletionTimestamp", "2026-01-02T00:00:00Z")
+
+        with self._lock:
+            self.edit(ref, mark)
+
+    def put_secret(self, namespace: str, name: str, data: Mapping[str, bytes]) -> None:
+        """Create or replace a Secret."""
+        self._secrets[namespace, name] = Secret(namespace, name, dict(data))
+
+    # --- the protocol ------------------------------------------------------------------------------------------------
+
+    def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
+        with self._answering():
+            found = [obj for (of, place, _), obj in self._objects.items() if of == kind and (not namespaces or place in namespaces)]
+            return Listing(tuple(copy.deepcopy(found)), resource_version=str(next(self._versions)))
+
+    def get(self, ref: ObjectRef) -> JsonObject:
+        with self._answering():
+            return copy.deepcopy(self._present(ref))
+
+    def patch_status(self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str) -> JsonObject:
+        with self._answering():
+            before = self._present(ref)
+            if before["metadata"]["resourceVersion"] != resource_version:
+                raise Conflict(f"{ref} has changed meanwhile.")
+            after = copy.deepcopy(before)
+            after["status"] = merge_patch.apply(copy.deepcopy(dict(patch)), before.get("status") or {})
+            return self._settle(ref, before, after)
+
+    def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
+        def add(obj: JsonObject) -> None:
+            present = obj["metadata"].get("finalizers") or []
+            if finalizer not in present and "deletionTimestamp" not in obj["metadata"]:
+                obj["metadata"]["finalizers"] = [*present, finalizer]
+
+        with self._answering():
+            return self.edit(ref, add)
+
+    def remove_finalizer(self, ref: ObjectRef, finalizer: str) -> None:
+        def remove(obj: JsonObject) -> None:
+            left = [name for name in obj["metadata"].pop("finalizers", []) if name != finalizer]
+            if left:
+                obj["metadata"]["finalizers"] = left
+
+        with self._answering():
+            if self._find(ref) is not None:
+                self.edit(ref, remove)
+
+    def read_secret(self, namespace: str, name: str) -> Secret:
+        with self._answering():
+            if (namespace, name) not in self._secrets:
+                raise NotFound(Reason.SECRET_UNREADABLE, f"Secret {namespace}/{name} does not exist.")
+            return self._secrets[namespace, name]
+
+    def create_event(self, event: Event) -> None:
+        with self._answering():
+            self.events.append(event)
+
+    def read_lease(self, namespace: str, name: str) -> LeaseRecord | None:
+        with self._answering():
+            body = self._leases.get((namespace, name))
+            return None if body is None else lease_record(body)
+
+    def create_lease(self, lease: LeaseRecord) -> LeaseRecord:
+        with self._answering():
+            if (lease.namespace, lease.name) in self._leases:
+                raise Conflict(f"Lease {lease.namespace}/{lease.name} exists already.")
+            return self._put_lease(lease)
+
+    def replace_lease(self, lease: LeaseRecord) -> LeaseRecord:
+        with self._answering():
+            present = self._leases.get((lease.namespace, lease.name))
+            if present is None or present["metadata"]["resourceVersion"] != lease.resource_version:
+                raise Conflict(f"Lease {lease.namespace}/{lease.name} has changed meanwhile.")
+            return self._put_lease(lease)
+
+    # --- the store ---------------------------------------------------------------------------------------------------
+
+    def _answering(self) -> threading.RLock:
+        if self._failure is not None:
+            raise self._failure
+        return self._lock
+
+    def _find(self, ref: ObjectRef) -> JsonObject | None:
+        found = self._objects.get((ref.kind, ref.namespace, ref.name))
+        return found if found is not None and found["metadata"]["uid"] == ref.uid else None
+
+    def _present(self, ref: ObjectRef) -> JsonObject:
+        found = self._find(ref)
+        if found is None:
+            raise NotFound(Reason.LIST_INCOMPLETE, f"{ref} does not exist.")
+        return found
+
+    def _settle(self, ref: ObjectRef, before: JsonObject, after: JsonObject) -> JsonObject:
+        if after == before:
+            return copy.deepcopy(before)
+        key = (ref.kind, ref.namespace, ref.name)
+        stored = self._store(key, after)
+        if "deletionTimestamp" in after["metadata"] and not after["metadata"].get("finalizers"):
+            del self._objects[key]
+        return stored
+
+    def _store(self, key: _Key, obj: JsonObject) -> JsonObject:
+        obj["metadata"]["resourceVersion"] = str(next(self._versions))
+        self._objects[key] = obj
+        return copy.deepcopy(obj)
+
+    def _put_lease(self, lease: LeaseRecord) -> LeaseRecord:
+        versioned = replace(lease, resource_version=str(next(self._versions)))
+        self._leases[lease.namespace, lease.name] = lease_body(versioned)
+        return versioned

@@ -1,0 +1,99 @@
+"""Writes a status only where it differs from what is there, with compare-and-set, and never over what others wrote.
+
+It builds no status: it gets one, completes its conditions and finds the difference. An object that did not change costs no request.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from tidegate.errors import Conflict, NotFound
+from tidegate.kube import conditions, merge_patch
+from tidegate.kube.api import JsonObject, Kubernetes, ObjectRef, ResourceKind
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrite:
+    """What became of a status: `written` tells whether a request changed it, `object` how the object is now (None: it is gone)."""
+
+    object: JsonObject | None
+    written: bool
+
+
+class StatusWriter:
+    """Writes statuses for one process; safe for several threads as long as one object has one writer. `wall` is seconds since the epoch."""
+
+    def __init__(self, kubernetes: Kubernetes, *, wall: Callable[[], float] = time.time) -> None:
+        self._kubernetes = kubernetes
+        self._wall = wall
+        # By uid: the version somebody saw when we last wrote, and the object as that write left it. A cache fed by a watch shows the
+        # version before our write for a moment, and must not make us write again.
+        self._written: dict[str, tuple[str, JsonObject]] = {}
+        self._not_kept: dict[str, JsonObject] = {}
+
+    def write(self, kind: ResourceKind, seen: Mapping[str, Any], desired: Mapping[str, Any]) -> StatusWrite:
+        """Make every key of `desired` hold in the status of the object that was last seen as `seen`.
+
+        A key with the value None is removed; keys that are not named stay. `conditions` are merged by type and keep their
+        lastTransitionTime while their status stays. When the object has moved on since it was seen it is read again, once; a second
+        Conflict is raised. Raises what `Kubernetes.patch_status` raises, except NotFound: an object that is gone needs no status.
+        """
+        ref = ObjectRef.of(kind, seen)
+        # Enums and tuples become what JSON gives back, so that equal things compare as equal.
+        wanted: JsonObject = json.loads(json.dumps(desired))
+        try:
+            try:
+                done = self._write_over(ref, self._newest(seen), wanted)
+            except Conflict:
+                done = self._write_over(ref, self._kubernetes.get(ref), wanted)
+        except NotFound:
+            self.forget(ref.uid)
+            return StatusWrite(None, written=False)
+        if done.written and done.object is not None:
+            self._written[ref.uid] = (seen["metadata"]["resourceVersion"], done.object)
+        return done
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of an object that is gone."""
+        self._written.pop(uid, None)
+        self._not_kept.pop(uid, None)
+
+    def _newest(self, seen: Mapping[str, Any]) -> Mapping[str, Any]:
+        over, ours = self._written.get(seen["metadata"]["uid"], ("", {}))
+        return ours if over == seen["metadata"]["resourceVersion"] else seen
+
+    def _write_over(self, ref: ObjectRef, current: Mapping[str, Any], wanted: JsonObject) -> StatusWrite:
+        patch = self._patch(current, wanted)
+        if not patch or patch == self._not_kept.get(ref.uid):
+            return StatusWrite(dict(current), written=False)
+        after = self._kubernetes.patch_status(ref, patch, resource_version=current["metadata"]["resourceVersion"])
+        self._note_what_was_not_kept(ref, self._patch(after, wanted))
+        return StatusWrite(after, written=True)
+
+    def _patch(self, current: Mapping[str, Any], wanted: JsonObject) -> JsonObject:
+        status = current.get("status") or {}
+        if "conditions" in wanted:
+            merged = conditions.merge(status.get("conditions") or [], wanted["conditions"], now=_rfc3339(self._wall()))
+            wanted = {**wanted, "conditions": merged}
+        return merge_patch.difference(status, wanted)
+
+    def _note_what_was_not_kept(self, ref: ObjectRef, rest: JsonObject) -> None:
+        """A server with older CRDs drops fields it does not know; said once, and not written again at every pass."""
+        if rest and rest != self._not_kept.get(ref.uid):
+            _log.warning(
+                "Kubernetes did not keep a part of the status; apply the CRDs of this version", object=str(ref), fields=sorted(rest)
+            )
+        self._not_kept[ref.uid] = rest
+
+
+def _rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
