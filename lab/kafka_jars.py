@@ -31,22 +31,10 @@ def jmx_agent(jars: Path) -> Path:
 
 def _download(content: Path) -> None:
     say("kafka-jars", "downloading Kafka 3.9.2 with Maven, about 60 MB")
-    # Maven keeps its notes beside the pom, so it works on a copy outside the tree.
+    # Maven keeps its notes beside the pom and all it touches in a local repository: both are made here and go with the workshop.
     work = content.parent
     shutil.copy(_POM, work / "pom.xml")
-    maven = process.start(
-        "mvn",
-        [
-            "mvn",
-            "-B",
-            "-ntp",
-            "-f",
-            str(work / "pom.xml"),
-            "dependency:copy-dependencies",
-            f"-DoutputDirectory={content}",
-            "-DincludeScope=runtime",
-        ],
-        log_path=work / "mvn.log",
-    )
-    with maven:
+    argv = ["mvn", "-B", "-ntp", "-Dstyle.color=never", f"-Dmaven.repo.local={work / 'repository'}", "-f", str(work / "pom.xml")]
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={content}"]
+    with process.start("mvn", [*argv, *goal], log_path=work / "mvn.log") as maven:
         maven.expect_success(_DOWNLOAD_TIMEOUT_SECONDS)

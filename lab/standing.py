@@ -140,10 +140,7 @@ def _await(name: str, keeper: subprocess.Popen[bytes]) -> StandingLab:
             if lab is not None and lab.addresses:
                 return lab
             if keeper.poll() is not None:
-                raise LabError(_last_words(log_path))
+                sys.stderr.write(log.read())
+                raise LabError("The lab could not start, for the reason above, and is down again.")
             time.sleep(_POLL_SECONDS)
     raise LabError(f"The lab did not serve within {_START_TIMEOUT_SECONDS:g} s.\n{log_tail(log_path)}")
-
-
-def _last_words(log_path: Path) -> str:
-    return f"The lab could not start and is down again.\n{log_tail(log_path, lines=40)}"
