@@ -58,7 +58,11 @@ class Telemetry:
         self.wakes = counter("wakes_total", "What started control passes.", "policy", "cause")
         self.lists = counter("lists_total", "Full lists of custom resources, by how they ended.", "kind", "result")
         self.pass_seconds = Histogram(
-            "tidegate_pass_duration_seconds", "How long a control pass took.", ("policy",), registry=self.registry, buckets=_PASS_BUCKETS_SECONDS
+            "tidegate_pass_duration_seconds",
+            "How long a control pass took.",
+            ("policy",),
+            registry=self.registry,
+            buckets=_PASS_BUCKETS_SECONDS,
         )
 
 
@@ -102,7 +106,9 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
         for policy_key, reading in readings.items():
             family.add_metric((policy_key,), value_of(reading))  # type: ignore[no-untyped-call]  # table of readers of one dataclass
         yield family
-    holds = GaugeMetricFamily("tidegate_hold_since_timestamp_seconds", "Since when an input is missing, as a Unix time.", labels=("policy", "reason"))
+    holds = GaugeMetricFamily(
+        "tidegate_hold_since_timestamp_seconds", "Since when an input is missing, as a Unix time.", labels=("policy", "reason")
+    )
     for policy_key, reading in readings.items():
         for hold in reading.decision.holds:
             holds.add_metric((policy_key, hold.reason), hold.since_seconds)
@@ -166,7 +172,11 @@ def set_up_logging(log_format: LogFormat, level: str) -> None:
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.format_exc_info, _renderer(log_format)],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            _renderer(log_format),
+        ],
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)

@@ -42,4 +42,7 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
             f"Delete one of the two; if {facts.owner_policy_key} is gone, `tidegate restore` gives its quotas and its claim back",
         )
     if facts.controller_version is None:
-        yield (Reason.CONTROLLER_ABSENT, f"The cluster at {expected.address} has no controller at the moment; {_NOTHING_CHANGES} until it has one")
+        yield (
+            Reason.CONTROLLER_ABSENT,
+            f"The cluster at {expected.address} has no controller at the moment; {_NOTHING_CHANGES} until it has one",
+        )

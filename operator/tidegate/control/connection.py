@@ -50,7 +50,9 @@ class _Wanted:
 class Connection:
     """At most one open cluster. `wake` is called when its brokers come, go or elect a controller."""
 
-    def __init__(self, namespace: str, *, kubernetes: Kubernetes, opener: OpenCluster, wake: Callable[[], None], monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, namespace: str, *, kubernetes: Kubernetes, opener: OpenCluster, wake: Callable[[], None], monotonic: Callable[[], float]
+    ) -> None:
         self._namespace = namespace
         self._kubernetes = kubernetes
         self._opener = opener

@@ -48,7 +48,9 @@ class Observer:
         """Everything that can be known now. `rival` is asked whether another policy has the better right to the cluster."""
         missing: Missing = []
         if declared.tiers is None:
-            missing.append((Reason.LIST_INCOMPLETE, "The BusinessTiers could not be listed in full; every quota stays as it is until they can"))
+            missing.append(
+                (Reason.LIST_INCOMPLETE, "The BusinessTiers could not be listed in full; every quota stays as it is until they can")
+            )
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and (objection := rival(facts)) is not None:
             missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))

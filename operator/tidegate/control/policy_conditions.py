@@ -59,7 +59,11 @@ def _ready(result: PassResult) -> Verdict:
             Reason.OBSERVING,
             f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written now; nothing is written to Kafka",
         )
-    return ready(Truth.TRUE, Reason.IN_SYNC, f"The contracts of {counted(decision.managed, 'entity').replace('entitys', 'entities')} follow the leaders")
+    return ready(
+        Truth.TRUE,
+        Reason.IN_SYNC,
+        f"The contracts of {counted(decision.managed, 'entity').replace('entitys', 'entities')} follow the leaders",
+    )
 
 
 def _told(holds: tuple[Hold, ...]) -> str:
@@ -74,7 +78,9 @@ def _cluster_reachable(result: PassResult) -> Verdict:
         return Verdict("ClusterReachable", Truth.FALSE, result.error.reason, shortened(result.error.message))
     if result.seen.facts is None:
         return Verdict("ClusterReachable", Truth.UNKNOWN, Reason.STARTING, "The cluster has not been asked yet")
-    return Verdict("ClusterReachable", Truth.TRUE, Reason.REACHABLE, f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer")
+    return Verdict(
+        "ClusterReachable", Truth.TRUE, Reason.REACHABLE, f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer"
+    )
 
 
 def _quotas_in_sync(result: PassResult) -> Verdict:
@@ -83,11 +89,16 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
         reason = decision.holds[0].reason if decision.holds else Reason.STARTING
         return Verdict("QuotasInSync", Truth.UNKNOWN, reason, "The quotas in place are not known now; they stay as they are")
     if decision.in_sync >= decision.managed and not decision.deferred_writes and not decision.writes:
-        return Verdict("QuotasInSync", Truth.TRUE, Reason.IN_SYNC, f"{decision.in_sync} of {counted(decision.managed, 'quota')} as they should be")
+        return Verdict(
+            "QuotasInSync", Truth.TRUE, Reason.IN_SYNC, f"{decision.in_sync} of {counted(decision.managed, 'quota')} as they should be"
+        )
     reason, causes = _why_not(result)
     told = f": {listed(causes)}" if causes else ""
     return Verdict(
-        "QuotasInSync", Truth.FALSE, reason, shortened(f"{decision.in_sync} of {counted(decision.managed, 'quota')} as they should be{told}")
+        "QuotasInSync",
+        Truth.FALSE,
+        reason,
+        shortened(f"{decision.in_sync} of {counted(decision.managed, 'quota')} as they should be{told}"),
     )
 
 

@@ -94,7 +94,9 @@ def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[TierSummar
     stepping = {member.level for member in decision.members if member.state is MemberState.STEPPING}
     present = {tier.level for tier in result.seen.observation.tiers}
     states = [(level.value, "Stepping" if level in stepping else "Contract") for level in Level if level in present]
-    return tuple(TierSummary.model_validate({"level": level, "state": state, "since": since.get((level, state)) or now}) for level, state in states)
+    return tuple(
+        TierSummary.model_validate({"level": level, "state": state, "since": since.get((level, state)) or now}) for level, state in states
+    )
 
 
 def _counts(decision: Decision) -> QuotaCounts:

@@ -114,7 +114,9 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
         of_all = f"{len(lacking)} of {counted(len(members), 'member')} not at the contract: {told}"
         return ready(Truth.FALSE, lacking[0].reason, of_all)
     if mode is Mode.OBSERVE:
-        return ready(Truth.TRUE, Reason.OBSERVING, f"mode is Observe: {counted(len(members), 'member')} decided on, nothing written to Kafka")
+        return ready(
+            Truth.TRUE, Reason.OBSERVING, f"mode is Observe: {counted(len(members), 'member')} decided on, nothing written to Kafka"
+        )
     return ready(Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract")
 
 

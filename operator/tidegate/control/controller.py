@@ -1,0 +1,156 @@
+"""One policy: runs a pass when asked to, from the cached resources to the report, and lets the policy go when it is deleted.
+
+It has no thread and waits for nothing; `control_loop.py` says when.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from controller_logic.decision import Decision
+from controller_logic.model import Topology
+from tidegate.control.backoff import Backoff
+from tidegate.control.connection import Connection
+from tidegate.control.control_pass import ControlPass, PassResult
+from tidegate.control.declared import Declared, belongs_to, declare
+from tidegate.control.deletion import Deletion
+from tidegate.control.observe import Seen
+from tidegate.control.ownership import RESTORE_FINALIZER, has_finalizer, take_ownership
+from tidegate.control.rivals import older_rival
+from tidegate.control.world import World
+from tidegate.errors import InvalidResource, TidegateError
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
+from tidegate.telemetry import PolicyReading, count_writes
+
+log = structlog.get_logger(__name__)
+
+
+class Controller:
+    """Passes over the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called when brokers come or go."""
+
+    def __init__(self, key: str, world: World, *, may_write: Callable[[], bool], wake: Callable[[], None]) -> None:
+        self._key = key
+        self._world = world
+        self._pass = ControlPass(world.clock.wall, may_write)
+        self._connection = Connection(
+            key.partition("/")[0], kubernetes=world.kubernetes, opener=world.open_cluster, wake=wake, monotonic=world.clock.monotonic
+        )
+        self._backoff = Backoff()
+        self._deletion = Deletion(world.settings.restore_deadline_seconds)
+        self._declared: Declared | None = None
+        self._topology: Topology | None = None
+        self._seen_before = False
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def pass_once(self) -> float:
+        """One pass; returns after how many seconds the next is due at the latest."""
+        policy = self._world.policies().get(self._key)
+        if policy is None or (policy["metadata"].get("deletionTimestamp") and not has_finalizer(policy)):
+            return self._world.settings.poll_seconds
+        known = [tier for tier in self._world.cache.snapshot(BUSINESS_TIERS) if belongs_to(tier, policy)]
+        tiers = [tier for tier in known if not tier["metadata"].get("deletionTimestamp")]
+        if not self._seen_before:
+            self._world.reporter.first_sight(policy, tiers)
+            self._seen_before = True
+        started_seconds = self._world.clock.monotonic()
+        result = self._observe_and_act(policy, tiers)
+        self._world.telemetry.pass_seconds.labels(self._key).observe(self._world.clock.monotonic() - started_seconds)
+        if policy["metadata"].get("deletionTimestamp"):
+            self._let_go_when_done(policy, result)
+        return self._next_in_seconds(result)
+
+    def broke(self, error: Exception) -> float:
+        """Report a bug in a pass; returns when to try again."""
+        self._world.telemetry.passes.labels(self._key, "broken").inc()
+        policy = self._world.policies().get(self._key)
+        if policy is not None:
+            self._world.reporter.broke(policy, error)
+        return self._backoff.next_seconds()
+
+    def leaders_moved(self) -> bool:
+        """Whether brokers or leaders differ from what the last pass saw; False also when nobody answers."""
+        if self._declared is None or self._topology is None:
+            return False
+        try:
+            now = self._connection.cluster(self._declared.spec.kafka).topology.read(self._declared.topics)
+        except TidegateError:
+            return False
+        return (now.brokers, now.topics) != (self._topology.brokers, self._topology.topics)
+
+    def _observe_and_act(self, policy: JsonObject, tiers: list[JsonObject]) -> PassResult | None:
+        complete = self._world.list_is_fresh(BUSINESS_TIERS)
+        try:
+            self._declared = declared = declare(policy, tiers if complete else None)
+        except InvalidResource as error:
+            self._declared = None
+            self._world.reporter.unread(policy, error, tiers)
+            self._world.telemetry.passes.labels(self._key, "invalid").inc()
+            return None
+        result = self._run(policy, declared)
+        self._topology = result.seen.observation.topology or self._topology
+        self._world.reporter.passed(result, declared, policy=policy, tiers=tiers)
+        self._measure(result)
+        return result
+
+    def _run(self, policy: JsonObject, declared: Declared) -> PassResult:
+        try:
+            cluster = self._connection.cluster(declared.spec.kafka)
+        except TidegateError as error:
+            return self._pass.without_cluster(declared, error)
+
+        def prepare(seen: Seen) -> None:
+            ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
+            changed = take_ownership(seen, policy, ref=ref, kubernetes=self._world.kubernetes, store=cluster.store)
+            if changed is not None:
+                self._world.cache.put(BROKER_BANDWIDTH_POLICIES, changed)
+
+        others = self._world.policies().values()
+        return self._pass.run(declared, cluster, prepare=prepare, rival=lambda facts: older_rival(policy, facts, others))
+
+    def _let_go_when_done(self, policy: JsonObject, result: PassResult | None) -> None:
+        address = str(((policy.get("spec") or {}).get("kafka") or {}).get("zookeeper", {}).get("connect", "ADDRESS"))
+        now_seconds = self._world.clock.monotonic()
+        farewell = self._deletion.conclude(result, policy_key=self._key, address=address, now_seconds=now_seconds)
+        if farewell is None:
+            return
+        try:
+            if farewell.incomplete is None and self._declared is not None:
+                self._connection.cluster(self._declared.spec.kafka).store.release_claim(self._key)
+            self._world.kubernetes.remove_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER)
+        except TidegateError as error:
+            log.warning("Policy could not be let go yet", policy=self._key, error=error.message)
+            return
+        if farewell.incomplete is not None:
+            self._world.reporter.left_behind(policy, farewell.incomplete)
+        else:
+            self._world.reporter.gone(policy)
+
+    def _next_in_seconds(self, result: PassResult | None) -> float:
+        poll_seconds = self._world.settings.poll_seconds
+        if result is None:
+            return poll_seconds
+        if result.error is not None or (result.decision.writes and not result.decision.holds) or result.seen.facts is None:
+            return min(poll_seconds, self._backoff.next_seconds())
+        self._backoff.reset()
+        due_seconds = result.decision.next_pass_in_seconds
+        return poll_seconds if due_seconds is None else max(0.0, min(poll_seconds, due_seconds))
+
+    def _measure(self, result: PassResult) -> None:
+        telemetry, decision = self._world.telemetry, result.decision
+        telemetry.passes.labels(self._key, "complete" if result.complete else "held" if decision.holds else "partial").inc()
+        for done in result.applied:
+            kinds = ((write.kind.value, write.reason.value) for write in done.done)
+            count_writes(telemetry, self._key, kinds_and_reasons=kinds, transactions=done.batches)
+            for outcome in done.refused:
+                telemetry.write_conflicts.labels(self._key, str(outcome.reason or "")).inc()
+        telemetry.readings.put(self._key, self._reading(result, decision))
+
+    def _reading(self, result: PassResult, decision: Decision) -> PolicyReading:
+        return PolicyReading(
+            decision,
+            finished_at_seconds=self._world.clock.wall(),
+            charged_writes=sum(count for _, count in self._pass.memory.charged),
+            write_budget=result.seen.observation.policy.notifications_per_quarter_hour,
+        )

@@ -1,0 +1,190 @@
+"""Which policies exist, which of them this replica holds, and the loops that run them.
+
+Two threads: one renews Leases and does nothing else, so that nothing can make it late; the other keeps the lists of resources
+fresh, starts and stops loops, and speaks of tiers whose policy does not exist.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from tidegate.control.backoff import Backoff
+from tidegate.control.control_loop import ControlLoop
+from tidegate.control.controller import Controller
+from tidegate.control.declared import policy_name_of
+from tidegate.control.wake import Cause, Wakeup
+from tidegate.control.world import KINDS, World
+from tidegate.errors import TidegateError
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
+from tidegate.kube.cache import relist
+
+log = structlog.get_logger(__name__)
+
+_TICK_SECONDS = 1.0
+_LEASE_TICK_SECONDS = 0.5
+_STOP_SECONDS = 30.0
+
+
+class Lease(Protocol):
+    """One policy's Lease as this replica sees it; `kube.lease.PolicyLease` is the real one."""
+
+    def attend(self) -> bool:
+        """Acquire, renew or watch it when that is due; whether this process may write now."""
+        ...
+
+    def remaining_seconds(self) -> float:
+        """How much longer this process may write; 0 when it may not."""
+        ...
+
+    def release(self) -> bool:
+        """Give it up, so that another replica need not wait for its end; whether it was ours to give."""
+        ...
+
+
+class Manager:
+    """Runs the policies that this replica holds. `make_lease` gets a policy's namespace/name."""
+
+    def __init__(self, world: World, make_lease: Callable[[str], Lease]) -> None:
+        self._world = world
+        self._make_lease = make_lease
+        self._wakeup = Wakeup()
+        self._lock = threading.Lock()
+        self._leases: dict[str, Lease] = {}
+        self._loops: dict[str, ControlLoop] = {}
+        self._relist_at_seconds = float("-inf")
+        self._relist_backoff = Backoff()
+        self._threads = (
+            threading.Thread(target=self._manage, name="manager", daemon=True),
+            threading.Thread(target=self._keep_leases, name="leases", daemon=True),
+        )
+
+    def start(self) -> None:
+        for thread in self._threads:
+            self._world.vital_signs.beat(thread.name)
+            thread.start()
+
+    def wake(self) -> None:
+        """Something changed among the resources. Never blocks for long; may be called from any thread."""
+        self._wakeup.poke(Cause.OBJECTS)
+        with self._lock:
+            loops = list(self._loops.values())
+        for loop in loops:
+            loop.wake(Cause.OBJECTS)
+
+    def stop(self) -> None:
+        """Let every loop finish its batch, then give the Leases up."""
+        self._wakeup.poke(Cause.STOP)
+        with self._lock:
+            loops = list(self._loops.values())
+        for loop in loops:
+            loop.ask_to_stop()
+        for loop in loops:
+            if not loop.wait(_STOP_SECONDS):
+                log.warning("Loop did not end in time", policy=loop.key)
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
+        for key in list(self._leases):
+            self._release(key)
+
+    def _manage(self) -> None:
+        while not self._wakeup.stopping:
+            try:
+                self._tick()
+            except Exception:
+                log.exception("Tick of the manager abandoned")
+            self._world.vital_signs.beat("manager")
+            self._wakeup.wait(_TICK_SECONDS)
+
+    def _tick(self) -> None:
+        self._relist_when_due()
+        if not self._world.list_is_fresh(BROKER_BANDWIDTH_POLICIES):
+            return
+        known = self._world.policies()
+        for key in known.keys() - self._leases.keys():
+            with self._lock:
+                self._leases[key] = self._make_lease(key)
+        for key in self._leases.keys() - known.keys():
+            if self._stop_loop(key):
+                self._release(key)
+        self._start_and_stop_loops()
+        self._speak_of_orphans(frozenset(known))
+
+    def _relist_when_due(self) -> None:
+        now_seconds = self._world.clock.monotonic()
+        if now_seconds < self._relist_at_seconds:
+            return
+        try:
+            for kind in KINDS:
+                relist(self._world.cache, self._world.kubernetes, kind, namespaces=self._world.settings.namespaces)
+                self._world.telemetry.lists.labels(kind.kind, "complete").inc()
+        except TidegateError as error:
+            log.warning("Resources could not be listed", error=error.message)
+            self._relist_at_seconds = now_seconds + self._relist_backoff.next_seconds()
+            return
+        self._relist_backoff.reset()
+        self._relist_at_seconds = now_seconds + self._world.settings.relist_seconds
+
+    def _start_and_stop_loops(self) -> None:
+        for key, lease in list(self._leases.items()):
+            held = lease.remaining_seconds() > 0
+            if held and key not in self._loops:
+                self._start_loop(key, lease)
+            elif not held and key in self._loops:
+                self._stop_loop(key)
+
+    def _start_loop(self, key: str, lease: Lease) -> None:
+        wakeup = Wakeup()
+        controller = Controller(key, self._world, may_write=lambda: lease.remaining_seconds() > 0, wake=lambda: wakeup.poke(Cause.BROKERS))
+        loop = ControlLoop(key, self._world, controller, wakeup)
+        with self._lock:
+            self._loops[key] = loop
+        loop.start()
+
+    def _stop_loop(self, key: str) -> bool:
+        """Ask the loop to end; True once it has."""
+        loop = self._loops.get(key)
+        if loop is None:
+            return True
+        loop.ask_to_stop()
+        if not loop.wait(0.0):
+            return False
+        with self._lock:
+            self._loops.pop(key, None)
+        return True
+
+    def _release(self, key: str) -> None:
+        with self._lock:
+            lease = self._leases.pop(key, None)
+        try:
+            if lease is not None:
+                lease.release()
+        except TidegateError as error:
+            log.warning("Lease could not be released; others take over when it ends", policy=key, error=error.message)
+
+    def _speak_of_orphans(self, policies: frozenset[str]) -> None:
+        for tier in self._world.cache.snapshot(BUSINESS_TIERS):
+            name = policy_name_of(tier)
+            if name and name not in policies:
+                self._world.reporter.without_policy(tier, name)
+
+    def _keep_leases(self) -> None:
+        while not self._wakeup.stopping:
+            with self._lock:
+                leases = dict(self._leases)
+            for key, lease in leases.items():
+                self._attend(key, lease)
+            self._world.vital_signs.beat("leases")
+            self._world.clock.sleep(_LEASE_TICK_SECONDS)
+
+    def _attend(self, key: str, lease: Lease) -> None:
+        held_before = lease.remaining_seconds() > 0
+        try:
+            held = lease.attend()
+        except TidegateError as error:
+            log.warning("Lease could not be attended to", policy=key, error=error.message)
+            return
+        if held != held_before:
+            log.info("Lease acquired" if held else "Lease lost", policy=key)
+            self._wakeup.poke(Cause.OBJECTS)

@@ -1,0 +1,171 @@
+"""Wiring of one operator process: kopf watches and answers probes, everything else happens in the manager's threads.
+
+Handlers put the object into the cache and return; nothing is decided here. Only this module imports kopf.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kopf
+import structlog
+from kubernetes.client import ApiClient
+
+from tidegate.control.clock import Clock
+from tidegate.control.connection import open_cluster
+from tidegate.control.manager import Manager
+from tidegate.control.publication import KubernetesPublisher
+from tidegate.control.report import Reporter
+from tidegate.control.vital_signs import VitalSigns
+from tidegate.control.world import KINDS, World
+from tidegate.errors import NotFound
+from tidegate.kube.api import ResourceKind
+from tidegate.kube.cache import ResourceCache, relist
+from tidegate.kube.client import KubernetesClient
+from tidegate.kube.event_recorder import EventRecorder
+from tidegate.kube.lease import LeaseTimes, PolicyLease
+from tidegate.kube.status_writer import StatusWriter
+from tidegate.kube.transport import connect
+from tidegate.settings import Settings
+from tidegate.telemetry import MetricsServer, Telemetry, set_up_logging
+
+log = structlog.get_logger(__name__)
+
+DOMAIN = "tidegate.io"
+
+
+class Operator:
+    """One process: Kubernetes, cache, manager and kopf's registry, put together but not started."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.telemetry = Telemetry()
+        self._api_client = connect(Path(settings.kubeconfig) if settings.kubeconfig else None, settings.context)
+        kubernetes = KubernetesClient(self._api_client, settings.identity)
+        self.cache = ResourceCache(self._wake)
+        publisher = KubernetesPublisher(StatusWriter(kubernetes), EventRecorder(kubernetes), cache=self.cache, telemetry=self.telemetry)
+        clock = Clock()
+        self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
+        self.world = World(settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster)
+        self.manager = Manager(self.world, self._make_lease)
+        self.registry = registry_of(self.cache, self.vital_signs, lambda: connection_info(self._api_client))
+
+    def check_kinds_are_served(self) -> None:
+        """Fill the cache for the first time. Raises NotFound with what to do when the CRDs are missing."""
+        for kind in KINDS:
+            try:
+                relist(self.cache, self.world.kubernetes, kind, namespaces=self.settings.namespaces)
+            except NotFound as error:
+                raise NotFound(
+                    error.reason,
+                    f"Kubernetes does not serve {kind.plural}.{kind.group}. Install the CRDs (kubectl apply -f crds/) and start again.",
+                ) from error
+
+    def _wake(self) -> None:
+        self.manager.wake()
+
+    def _make_lease(self, policy_key: str) -> PolicyLease:
+        namespace, _, name = policy_key.partition("/")
+        seconds = self.settings.lease_seconds
+        times = LeaseTimes(duration_seconds=int(seconds), renew_seconds=seconds / 3, margin_seconds=seconds / 5)
+        return PolicyLease(self.world.kubernetes, self.settings.identity, namespace=namespace, policy_name=name, times=times)
+
+
+def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT. Raises a TidegateError when it cannot start; returns after a clean shutdown."""
+    set_up_logging(settings.log_format, settings.log_level)
+    operator = Operator(settings)
+    operator.check_kinds_are_served()
+    metrics = None
+    if settings.metrics_port is not None:
+        metrics = MetricsServer(operator.telemetry, port=settings.metrics_port, address=settings.listen_address)
+    operator.manager.start()
+    log.info("Operator started", identity=settings.identity, namespaces=settings.namespaces or "all")
+    try:
+        _run_kopf(operator)
+    finally:
+        operator.manager.stop()
+        if metrics is not None:
+            metrics.close()
+        log.info("Operator stopped", identity=settings.identity)
+
+
+def _run_kopf(operator: Operator) -> None:
+    settings = operator.settings
+    endpoint = None if settings.liveness_port is None else f"http://{settings.listen_address}:{settings.liveness_port}/healthz"
+    kopf.run(
+        registry=operator.registry,
+        settings=kopf_settings(),
+        standalone=True,
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
+        liveness_endpoint=endpoint,
+    )
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """kopf as quiet and as bounded as it can be; the reasons are in docs/architecture.md and kopf's own notes."""
+    settings = kopf.OperatorSettings()
+    settings.persistence.finalizer = f"{DOMAIN}/kopf"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=DOMAIN, v1=False)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=DOMAIN, v1=False)
+    settings.posting.enabled = False
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = 500
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
+    settings.execution.max_workers = 4
+    settings.scanning.disabled = True
+    settings.process.ultimate_exiting_timeout = 45
+    return settings
+
+
+def registry_of(cache: ResourceCache, vital_signs: VitalSigns, login: Callable[[], kopf.ConnectionInfo]) -> kopf.OperatorRegistry:
+    """The handlers of one process in a registry of its own."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry, id="login")
+    def log_in(**_: Any) -> kopf.ConnectionInfo:
+        return login()
+
+    @kopf.on.probe(registry=registry, id="loops")
+    def probe(**_: Any) -> str:
+        complaint = vital_signs.complaint()
+        if complaint is not None:
+            # any other error makes the request hang instead of failing it (kopf retries it for ever)
+            raise kopf.PermanentError(complaint)
+        return "alive"
+
+    for kind in KINDS:
+        _watch(registry, cache, kind)
+    return registry
+
+
+def _watch(registry: kopf.OperatorRegistry, cache: ResourceCache, kind: ResourceKind) -> None:
+    @kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=kind.plural)
+    async def take_over(event: kopf.RawEvent, **_: Any) -> None:
+        changed = event["object"]
+        if event["type"] == "DELETED":
+            cache.remove(kind, changed["metadata"]["uid"])
+        else:
+            cache.put(kind, changed)
+
+
+def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
+    """kopf's credentials out of our own client's configuration, so that both always speak as the same identity."""
+    config = api_client.configuration
+    header = config.get_api_key_with_prefix("BearerToken") or config.get_api_key_with_prefix("authorization") or ""
+    scheme, _, token = header.partition(" ")
+    return kopf.ConnectionInfo(
+        server=config.host,
+        ca_path=config.ssl_ca_cert,
+        insecure=not config.verify_ssl,
+        username=config.username or None,
+        password=config.password or None,
+        scheme=scheme or None if token else None,
+        token=token or scheme or None,
+        certificate_path=config.cert_file,
+        private_key_path=config.key_file,
+    )
