@@ -11,7 +11,7 @@ from tidegate.resources.schema_model import SchemaModel
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 Timestamp = Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]
-Generation = Annotated[int, Field(ge=0, le=2**63 - 1, json_schema_extra={"format": "int64"})]
+Generation = Annotated[int, Field(ge=0, le=2**53 - 1, json_schema_extra={"format": "int64"})]
 CamelCaseWord = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
 StatusText = Annotated[str, Field(max_length=1024)]
 

@@ -32,6 +32,7 @@ _PASSED = frozenset(
     }
 )
 _FORMATS = frozenset({"int32", "int64", "date-time"})
+_LARGEST_EXACT_BOUND = 2**53 - 1
 _NOT_RE2 = re.compile(r"\(\?[=!]|\(\?<[=!]|\\[1-9]|\(\?P=")
 
 
@@ -155,10 +156,18 @@ def _check(target: Schema, path: str) -> None:
         raise UnknownSchema(path, f"needs {' and '.join(missing)}: the cost of rules is estimated from bounds")
     if "format" in target and target["format"] not in _FORMATS:
         raise UnknownSchema(path, f"format {target['format']!r} would be ignored by the API server")
+    _check_exact(target, path)
     if _NOT_RE2.search(target.get("pattern", "")):
         raise UnknownSchema(path, f"pattern {target['pattern']!r} needs look-around or back-references, which RE2 lacks")
     if target.get("x-kubernetes-list-type") == "map":
         _check_map_keys(target, path)
+
+
+def _check_exact(target: Schema, path: str) -> None:
+    """The API server keeps bounds as floats: 2^63-1 becomes 2^63, overflows to a negative limit, and refuses every value."""
+    for bound in (target.get("minimum", 0), target.get("maximum", 0)):
+        if abs(bound) > _LARGEST_EXACT_BOUND:
+            raise UnknownSchema(path, f"bound {bound} is beyond 2^53-1, above which the API server does not compare exactly")
 
 
 def _needed_bounds(kind: Any, target: Schema) -> tuple[str, ...]:
