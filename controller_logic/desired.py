@@ -123,10 +123,16 @@ class _Promises:
             return Target(rate, str(rate), f"perBroker {rate}")
         certain = spread is None or spread.complete
         if form is RateForm.TOTAL:
-            value = share_of_total(rate, self._live_brokers if spread is None else spread.brokers)
+            value = share_of_total(rate, self._brokers_that_share(spread))
             return Target(value, str(value), f"total {rate}{_topics_in_basis(topics)}", certain)
         value = per_broker_rate(rate, spread or LeaderSpread(), method=self._method)
         return Target(value, str(value), f"perPartition {rate} {self._method.value}{_topics_in_basis(topics)}", certain)
+
+    def _brokers_that_share(self, spread: LeaderSpread | None) -> int:
+        """Over how many brokers a total is divided; partitions without a leader are expected to spread over those that live."""
+        if spread is None:
+            return self._live_brokers
+        return spread.brokers or min(spread.leaderless, self._live_brokers)
 
     @property
     def _live_brokers(self) -> int:

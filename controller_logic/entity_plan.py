@@ -6,15 +6,18 @@ Whose entity it is, and whether it may be touched at all, is asked here; what th
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller_logic.desired import NOTHING, Promise
-from controller_logic.key_step import KeyRules, KeyStep, follow, give_back
-from controller_logic.model import LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.desired import Promise
+from controller_logic.key_step import Beneath, KeyRules, KeyStep, Standing, follow, give_back
+from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.quota_text import quota_words
 from controller_logic.reasons import Reason
 
 _KIND_ORDER = {kind: place for place, kind in enumerate(WriteKind)}
 _KEY_ORDER = {key: place for place, key in enumerate(QuotaKey)}
 _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
+
+BeneathKeys = Mapping[QuotaKey, Beneath]
+_NOTHING_BENEATH: BeneathKeys = {}
 
 _WHY = {
     Reason.FIRST_QUOTA: "first quota of a member",
@@ -51,24 +54,39 @@ def is_ours(stored: StoredQuota, policy: Policy) -> bool:
     return stored.ledger is not None and stored.ledger.policy_key == policy.key
 
 
-def plan_entity(stored: StoredQuota, promise: Promise, rules: EntityRules, *, may_give_back: bool, contended: bool) -> EntityPlan:
-    """The next steps of one entity. Foreign content, another policy's record and a contended entity are left as they are."""
+def plan_entity(
+    stored: StoredQuota,
+    promise: Promise,
+    rules: EntityRules,
+    *,
+    may_give_back: bool,
+    contended: bool,
+    beneath: BeneathKeys = _NOTHING_BENEATH,
+) -> EntityPlan:
+    """The next steps of one entity. Foreign content, another policy's record and a contended entity are left as they are.
+
+    `beneath` holds what default entities say for the same bucket, per byte-rate key.
+    """
     if stored.problem is not None:
         return EntityPlan(refused=Reason.FOREIGN_CONTENT)
     if stored.ledger is not None and not is_ours(stored, rules.policy):
         return EntityPlan(refused=Reason.CLUSTER_ALREADY_MANAGED)
     entries = stored.ledger.entries if stored.ledger is not None else _NO_ENTRIES
-    if _all_arrived(stored.values, promise, entries):
-        return IN_SYNC
     if contended:
         return EntityPlan(refused=Reason.CONTENDED)
-    steps = [follow(key, target, stored.values.get(key), entries.get(key), rules=rules.keys) for key, target in promise.targets.items()]
+    steps = [
+        follow(Standing(key, stored.values.get(key), entries.get(key), beneath.get(key)), target, rules.keys)
+        for key, target in promise.targets.items()
+    ]
     for key, entry in entries.items():
         if key not in promise.keys:
-            seen = stored.values.get(key)
-            held = KeyStep(key, seen, seen, entry, Reason.REMOVAL_HELD, arrived=False)
-            steps.append(give_back(key, seen, entry, rules=rules.keys) if may_give_back else held)
+            standing = Standing(key, stored.values.get(key), entry, beneath.get(key))
+            steps.append(give_back(standing, rules.keys) if may_give_back else _held_back(standing))
     return EntityPlan(tuple(steps), _write(stored, steps, entries, policy=rules.policy))
+
+
+def _held_back(standing: Standing) -> KeyStep:
+    return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, Reason.REMOVAL_HELD, arrived=False)
 
 
 def forget(stored: StoredQuota) -> EntityPlan:
@@ -78,19 +96,18 @@ def forget(stored: StoredQuota) -> EntityPlan:
     return EntityPlan(write=write)
 
 
-def unwanted(stored: StoredQuota, rules: EntityRules, *, may_give_back: bool) -> EntityPlan:
-    """An entity that only the ledger knows any more."""
-    return plan_entity(stored, NOTHING, rules, may_give_back=may_give_back, contended=False)
-
-
-def _all_arrived(values: Mapping[QuotaKey, str], promise: Promise, entries: Mapping[QuotaKey, LedgerEntry]) -> bool:
+def has_arrived(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
     """Whether every key stands exactly as we wrote it and as it should be: the usual case, so it is looked for first."""
-    targets = promise.targets
-    if len(entries) != len(targets) or len(promise.keys) != len(targets):
+    targets, ledger = promise.targets, stored.ledger
+    if stored.problem is not None or len(promise.keys) != len(targets):
+        return False
+    if ledger is None:
+        return not targets
+    if ledger.policy_key != policy.key or len(ledger.entries) != len(targets):
         return False
     for key, target in targets.items():
-        entry = entries.get(key)
-        if entry is None or entry.written != target.text or values.get(key) != target.text:
+        entry = ledger.entries.get(key)
+        if entry is None or entry.written != target.text or stored.values.get(key) != target.text:
             return False
     return True
 
@@ -145,6 +162,6 @@ def _record_words(step: KeyStep) -> str:
 
 def _unguarded_words(step: KeyStep) -> str:
     """A quota where none was in force cannot be stepped down to: nobody knows yet what its clients send."""
-    if step.seen is not None or step.key not in (QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE):
+    if step.seen is not None or step.key not in BYTE_RATE_KEYS:
         return ""
     return "; set at once, since no rate was in force to step down from"

@@ -2,6 +2,9 @@
 
 A key is followed (towards a target) or given back (towards what stood there before Tidegate). Both ways lower byte rates
 through the mute guard only. Whether an entity may be written at all, and what the budget allows, is decided elsewhere.
+
+A quota where none was in force is set at once: nobody knows yet what its clients send, so no step can be computed. In force
+counts also what a default entity says for the very same bucket, for there the same window goes on.
 """
 
 from dataclasses import dataclass, replace
@@ -23,13 +26,57 @@ class KeyRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Beneath:
+    """A default entity's byte rate that governs the same bucket while an entity has no quota of its own, as we know it."""
+
+    text: str
+    entry: LedgerEntry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One key as it stands: its text in Kafka (None = none), our ledger entry, and what a default entity says instead."""
+
+    key: QuotaKey
+    seen: str | None
+    entry: LedgerEntry | None
+    beneath: Beneath | None = None
+
+    @property
+    def rate_in_force(self) -> int | None:
+        """The byte rate that the bucket is held to now; None = none is known, or the key is no byte rate."""
+        if self.key not in BYTE_RATE_KEYS:
+            return None
+        if self.seen is None and self.beneath is not None:
+            return enforced_rate(self.beneath.text)
+        return enforced_rate(self.seen)
+
+    @property
+    def disturbed(self) -> bool:
+        return is_disturbed(self.entry, self.seen)
+
+    @property
+    def last_change(self) -> LedgerEntry | None:
+        """Our last write of what is in force now."""
+        return self.beneath.entry if self.seen is None and self.beneath is not None else self.entry
+
+    @property
+    def rate_when_given_back(self) -> int | None:
+        """The byte rate that will hold the bucket once we have let go; None = none is known."""
+        before = self.entry.before if self.entry is not None else None
+        if before is None and self.beneath is not None:
+            return enforced_rate(self.beneath.text)
+        return enforced_rate(before)
+
+
+@dataclass(frozen=True, slots=True)
 class KeyStep:
     """One key after the pass. `kind` None = nothing is written for it.
 
     `text` is what will stand in Kafka (None = no quota), `seen` what stands there now, `entry` the ledger's entry after the
     write (None = the key is not ours any more). `arrived` is true when nothing is left to do. `due_in_seconds` says when the next
     step may follow; `because` is the cause of the write, or why there is none although the key has not arrived;
-    `disturbed` is set where another writer's value is left to them.
+    `left_to_others` is set where another writer changed a key that we let go: theirs stays.
     """
 
     key: QuotaKey
@@ -42,7 +89,7 @@ class KeyStep:
     arrived: bool = True
     due_in_seconds: float | None = None
     predicted_mute_seconds: float = 0.0
-    disturbed: bool = False
+    left_to_others: bool = False
 
     @property
     def changes_quota(self) -> bool:
@@ -54,65 +101,80 @@ def is_disturbed(entry: LedgerEntry | None, seen: str | None) -> bool:
     return entry is not None and not same_quota(entry.written, seen)
 
 
-def follow(key: QuotaKey, target: Target, seen: str | None, entry: LedgerEntry | None, *, rules: KeyRules) -> KeyStep:
+def follow(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
     """The step towards a target. An equal number is never rewritten; the ledger learns that it is ours, if it does not know."""
-    if seen == target.text or same_quota(seen, target.text):
-        return _already_there(key, target, seen, entry, rules=rules)
-    cause = _cause(target, seen, entry)
-    if not target.certain and not _is_raise(seen, target):
-        return KeyStep(key, seen, seen, entry, Reason.TOPOLOGY_INCOMPLETE, arrived=False)
-    finishing = entry is not None and entry.reason is Reason.STEPPING
-    if cause is Reason.LEADERS_MOVED and not finishing and _is_small(target, seen, rules.minimum_change_percent):
-        return KeyStep(key, seen, seen, entry, Reason.MINIMUM_CHANGE)
-    present = enforced_rate(seen) if key in BYTE_RATE_KEYS else None
-    if present is not None and target.value < present:
-        return _lower(key, target, seen, entry, rules=rules, cause=cause)
-    written = _entry(target.text, seen, entry, rules=rules, reason=cause, basis=target.basis)
-    kind, charged = _kind(cause, raises=_is_raise(seen, target))
-    return KeyStep(key, seen, target.text, written, cause, kind, charged)
+    if same_quota(standing.seen, target.text):
+        return _already_there(standing, target, rules)
+    cause = _cause(standing, target)
+    raises = _is_raise(standing.seen, target)
+    if not target.certain and not raises:
+        return _kept(standing, Reason.TOPOLOGY_INCOMPLETE)
+    finishing = standing.entry is not None and standing.entry.reason is Reason.STEPPING
+    if cause is Reason.LEADERS_MOVED and not finishing and _is_small(target, standing.seen, rules.minimum_change_percent):
+        return _kept(standing, Reason.MINIMUM_CHANGE)
+    in_force = standing.rate_in_force
+    if in_force is not None and target.value < in_force:
+        return _lower(standing, target, in_force, rules=rules, cause=cause)
+    kind, charged = _kind(cause, raises=raises)
+    entry = _entry(standing, target.text, rules=rules, reason=cause, basis=target.basis)
+    return KeyStep(standing.key, standing.seen, target.text, entry, cause, kind, charged)
 
 
-def give_back(key: QuotaKey, seen: str | None, entry: LedgerEntry, *, rules: KeyRules) -> KeyStep:
-    """The step back to what stood there before us. If somebody changed the key since, theirs stays and the key is theirs."""
-    disturbed = is_disturbed(entry, seen)
-    if disturbed or seen == entry.before:
-        return KeyStep(key, seen, seen, None, Reason.GIVEN_BACK, WriteKind.RECORD, disturbed=disturbed and seen != entry.before)
-    present = enforced_rate(seen) if key in BYTE_RATE_KEYS else None
-    goal = enforced_rate(entry.before)
-    if present is None or goal is None or goal >= present:
-        return KeyStep(key, seen, entry.before, None, Reason.GIVEN_BACK, WriteKind.GIVE_BACK, charged=True)
-    step = rules.guard.step(goal, present, entry, now_seconds=rules.now_seconds)
-    if step.value == present:
-        return _waiting(key, seen, entry, step)
-    if step.value == goal:
-        text, left = entry.before, None
-    else:
+def give_back(standing: Standing, rules: KeyRules) -> KeyStep:
+    """The step back to what stood there before us. If somebody changed the key since, theirs stays and the key is theirs.
+
+    Raises ValueError for a key that the ledger does not show as ours.
+    """
+    entry = standing.entry
+    if entry is None:
+        raise ValueError(f"{standing.key} is not in the ledger, so there is nothing to give back")
+    if standing.disturbed or standing.seen == entry.before:
+        others = standing.seen != entry.before
+        return KeyStep(standing.key, standing.seen, standing.seen, None, Reason.GIVEN_BACK, WriteKind.RECORD, left_to_others=others)
+    in_force, goal = standing.rate_in_force, standing.rate_when_given_back
+    if in_force is None or goal is None or goal >= in_force:
+        return KeyStep(standing.key, standing.seen, entry.before, None, Reason.GIVEN_BACK, WriteKind.GIVE_BACK, charged=True)
+    return _lower_back(standing, entry, in_force, goal=goal, rules=rules)
+
+
+def _lower_back(standing: Standing, entry: LedgerEntry, in_force: int, *, goal: int, rules: KeyRules) -> KeyStep:
+    step = rules.guard.step(goal, in_force, entry, now_seconds=rules.now_seconds)
+    if step.value == in_force:
+        return _waiting(standing, step)
+    text, left = entry.before, None
+    if step.value != goal:
         text = str(step.value)
-        left = _entry(text, seen, entry, rules=rules, reason=Reason.GIVEN_BACK, basis=entry.basis)
-    return _lowered(KeyStep(key, seen, text, left, Reason.GIVEN_BACK, WriteKind.GIVE_BACK, True, left is None), step, rules)
+        left = _entry(standing, text, rules=rules, reason=Reason.GIVEN_BACK, basis=entry.basis)
+    returned = KeyStep(standing.key, standing.seen, text, left, Reason.GIVEN_BACK, WriteKind.GIVE_BACK, True, left is None)
+    return _lowered(returned, step, rules)
 
 
-def _already_there(key: QuotaKey, target: Target, seen: str | None, entry: LedgerEntry | None, *, rules: KeyRules) -> KeyStep:
-    if entry is not None and (entry.written == seen or same_quota(entry.written, seen)):
-        return KeyStep(key, seen, seen, entry, Reason.IN_SYNC)
-    recorded = _entry(seen, seen, entry, rules=rules, reason=Reason.CONTRACT, basis=target.basis)
-    return KeyStep(key, seen, seen, recorded, Reason.CONTRACT, WriteKind.RECORD)
+def _already_there(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
+    if standing.entry is not None and not standing.disturbed:
+        return _kept(standing, Reason.IN_SYNC)
+    recorded = _entry(standing, standing.seen, rules=rules, reason=Reason.CONTRACT, basis=target.basis)
+    return KeyStep(standing.key, standing.seen, standing.seen, recorded, Reason.CONTRACT, WriteKind.RECORD)
 
 
-def _lower(key: QuotaKey, target: Target, seen: str | None, entry: LedgerEntry | None, *, rules: KeyRules, cause: Reason) -> KeyStep:
-    present = enforced_rate(seen) or 0
-    step = rules.guard.step(target.value, present, entry, now_seconds=rules.now_seconds)
-    if step.value == present:
-        if step.wait_seconds or not is_disturbed(entry, seen):
-            return _waiting(key, seen, entry, step)
-        return _accepted_on_the_way(key, target, seen, entry, rules=rules)
+def _kept(standing: Standing, because: Reason) -> KeyStep:
+    """No write. The key has arrived, unless leaders are unknown: a contract within the minimum change counts as kept."""
+    arrived = because is not Reason.TOPOLOGY_INCOMPLETE
+    return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, because, arrived=arrived)
+
+
+def _lower(standing: Standing, target: Target, in_force: int, *, rules: KeyRules, cause: Reason) -> KeyStep:
+    step = rules.guard.step(target.value, in_force, standing.last_change, now_seconds=rules.now_seconds)
+    if step.value == in_force:
+        if step.wait_seconds or not standing.disturbed:
+            return _waiting(standing, step)
+        return _accepted_on_the_way(standing, target, rules)
     arrived = step.value == target.value
     text = target.text if arrived else str(step.value)
     kind, charged = _kind(cause, raises=False)
     reason = cause if arrived else Reason.STEPPING
-    written = _entry(text, seen, entry, rules=rules, reason=reason, basis=target.basis)
+    entry = _entry(standing, text, rules=rules, reason=reason, basis=target.basis)
     because = cause if cause is Reason.REPAIRED else reason
-    return _lowered(KeyStep(key, seen, text, written, because, kind, charged, arrived), step, rules)
+    return _lowered(KeyStep(standing.key, standing.seen, text, entry, because, kind, charged, arrived), step, rules)
 
 
 def _lowered(lowering: KeyStep, step: Step, rules: KeyRules) -> KeyStep:
@@ -121,27 +183,32 @@ def _lowered(lowering: KeyStep, step: Step, rules: KeyRules) -> KeyStep:
     return replace(lowering, due_in_seconds=due_in_seconds, predicted_mute_seconds=predicted)
 
 
-def _waiting(key: QuotaKey, seen: str | None, entry: LedgerEntry | None, step: Step) -> KeyStep:
+def _waiting(standing: Standing, step: Step) -> KeyStep:
     """Nothing now: the next step is due later, or (no wait) the policy's bound allows no step at all."""
     reason = Reason.STEPPING if step.wait_seconds else Reason.INVALID_SPEC
-    return KeyStep(key, seen, seen, entry, reason, arrived=False, due_in_seconds=step.wait_seconds or None)
+    due_in_seconds = step.wait_seconds or None
+    return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, reason, arrived=False, due_in_seconds=due_in_seconds)
 
 
-def _accepted_on_the_way(key: QuotaKey, target: Target, seen: str | None, entry: LedgerEntry | None, *, rules: KeyRules) -> KeyStep:
+def _accepted_on_the_way(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
     """Another writer went lower than a safe step from our value: note theirs as a step, and go on from it when it is safe."""
-    noted = _entry(seen, entry.written if entry else None, entry, rules=rules, reason=Reason.STEPPING, basis=target.basis)
+    ours = standing.entry.written if standing.entry is not None else None
+    noted = replace(_entry(standing, standing.seen, rules=rules, reason=Reason.STEPPING, basis=target.basis), previous=ours)
     due_in_seconds = float(rules.guard.step_distance_seconds)
-    return KeyStep(key, seen, seen, noted, Reason.REPAIRED, WriteKind.RECORD, arrived=False, due_in_seconds=due_in_seconds)
+    return KeyStep(
+        standing.key, standing.seen, standing.seen, noted, Reason.REPAIRED, WriteKind.RECORD, arrived=False, due_in_seconds=due_in_seconds
+    )
 
 
-def _cause(target: Target, seen: str | None, entry: LedgerEntry | None) -> Reason:
+def _cause(standing: Standing, target: Target) -> Reason:
+    entry = standing.entry
     if entry is None:
         return Reason.FIRST_QUOTA
-    if is_disturbed(entry, seen):
+    if standing.disturbed:
         return Reason.REPAIRED
     if entry.basis != target.basis:
         return Reason.CONTRACT_CHANGED
-    on_its_way_down = entry.reason is Reason.STEPPING and not _is_raise(seen, target)
+    on_its_way_down = entry.reason is Reason.STEPPING and not _is_raise(standing.seen, target)
     return Reason.CONTRACT if on_its_way_down or entry.reason is Reason.GIVEN_BACK else Reason.LEADERS_MOVED
 
 
@@ -165,8 +232,6 @@ def _is_small(target: Target, seen: str | None, minimum_change_percent: int) -> 
     return present is not None and abs(target.value - present) * 100 < minimum_change_percent * present
 
 
-def _entry(
-    written: str | None, previous: str | None, entry: LedgerEntry | None, *, rules: KeyRules, reason: Reason, basis: str
-) -> LedgerEntry:
-    before = previous if entry is None else entry.before
-    return LedgerEntry(before, written, previous, rules.now_seconds, reason, basis)
+def _entry(standing: Standing, written: str | None, *, rules: KeyRules, reason: Reason, basis: str) -> LedgerEntry:
+    before = standing.seen if standing.entry is None else standing.entry.before
+    return LedgerEntry(before, written, standing.seen, rules.now_seconds, reason, basis)

@@ -96,6 +96,8 @@ def _verdict_of_steps(wanted: Wanted, plan: EntityPlan, policy: Policy) -> Verdi
         return MemberState.STEPPING, Reason.STEPPING, _stepping_words(wanted.promise, stepping, policy)
     if short:
         return MemberState.HELD, short[0].because, f"quota stays as it is: {_KEPT[short[0].because]}"
+    if not wanted.promise.keys and policy.deleting:
+        return MemberState.UNLIMITED, Reason.GIVEN_BACK, "the policy is being deleted: the quota is what it was before Tidegate"
     if not wanted.promise.keys:
         exempt = " and never throttled" if wanted.tier is not None and wanted.tier.level is Level.L0 else ""
         reason = Reason.GIVEN_BACK if plan.write is not None else Reason.IN_SYNC

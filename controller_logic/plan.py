@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller_logic import contention, removal
+from controller_logic.common_ground import CommonGround
 from controller_logic.decision import Memory, Note, Repairs
 from controller_logic.desired import NOTHING, Promise, Wanted
-from controller_logic.entity_plan import EntityPlan, EntityRules, forget, is_ours, plan_entity
+from controller_logic.entity_plan import IN_SYNC, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
 from controller_logic.key_step import KeyRules, is_disturbed
 from controller_logic.model import DeletionPolicy, Entity, Policy, QuotaWrite, StoredQuota
 from controller_logic.mute_guard import MuteGuard
@@ -52,18 +53,24 @@ def make_plan(
     leaving = removal.leaving_entities(ours, {entity: promise.keys for entity, promise in promises.items()})
     judged = removal.judge(policy, leaving, len(ours), memory)
     repairs = _reviewed_repairs(promises, quotas, memory, now_seconds=now_seconds)
+    ground = CommonGround(quotas, policy, promises)
     entities: dict[Entity, EntityPlan] = {}
-    for entity, promise in promises.items():
-        stored = quotas.get(entity)
+    for entity in (*promises, *(entity for entity in ours if entity not in promises)):
+        stored, promise = quotas.get(entity), promises.get(entity, NOTHING)
         if stored is None:
             entities[entity] = _UNREAD
-            continue
-        suspended = entity in repairs and contention.is_suspended(repairs[entity], now_seconds=now_seconds)
-        contended = suspended and _needs_repair(stored, promise)
-        entities[entity] = plan_entity(stored, promise, rules, may_give_back=entity not in judged.held, contended=contended)
-    for entity, stored in ours.items():
-        if entity not in promises:
-            entities[entity] = plan_entity(stored, NOTHING, rules, may_give_back=entity not in judged.held, contended=False)
+        elif has_arrived(stored, promise, policy):
+            entities[entity] = IN_SYNC
+        else:
+            suspended = entity in repairs and contention.is_suspended(repairs[entity], now_seconds=now_seconds)
+            entities[entity] = plan_entity(
+                stored,
+                promise,
+                rules,
+                may_give_back=entity not in judged.held,
+                contended=suspended and _needs_repair(stored, promise),
+                beneath=ground.beneath(entity),
+            )
     notes = (judged.note,) if judged.note is not None else ()
     return Plan(entities, (*notes, *_entity_notes(entities, quotas)), repairs, judged.confirmed)
 
@@ -104,7 +111,7 @@ def _entity_notes(entities: Mapping[Entity, EntityPlan], quotas: Mapping[Entity,
         if plan.refused is not None:
             yield Note(plan.refused, _refusal_words(entity, plan.refused, quotas.get(entity)), entity)
         for step in plan.steps:
-            if step.disturbed:
+            if step.left_to_others:
                 text = quota_words(step.key, step.seen)
                 message = f"{entity}: {step.key} is not managed any more, but another writer set it to {text}; that stays"
                 yield Note(Reason.GIVEN_BACK, message, entity)
