@@ -1,0 +1,142 @@
+"""The promise of `tidegate.kube.api.Kubernetes`, as tests that the real client and the in-memory twin both pass.
+
+A subclass gives the fixtures `kubernetes` (the implementation), `person` (who uses kubectl beside it) and `namespace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import pytest
+
+from tidegate.errors import Conflict, NotFound
+from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
+
+FINALIZER = "tidegate.io/restore"
+TIER_SPEC: JsonObject = {
+    "policyRef": {"name": "orders"},
+    "level": "L0",
+    "members": [{"name": "m", "user": "alice", "contract": {"perBroker": {"fetch": 1048576}}}],
+}
+
+
+class Person(Protocol):
+    """What a person does with kubectl."""
+
+    def create(self, name: str) -> JsonObject: ...
+    def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject: ...
+    def delete(self, ref: ObjectRef) -> None: ...
+    def put_secret(self, name: str, data: Mapping[str, bytes]) -> None: ...
+
+
+def ready(message: str) -> dict[str, Any]:
+    return {
+        "type": "Ready",
+        "status": "True",
+        "reason": "InSync",
+        "message": message,
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+class KubernetesContract:
+    @pytest.fixture
+    def tier(self, person: Person) -> JsonObject:
+        return person.create("reporting")
+
+    @pytest.fixture
+    def ref(self, tier: JsonObject) -> ObjectRef:
+        return ObjectRef.of(BUSINESS_TIERS, tier)
+
+    def test_a_list_names_every_object_of_the_namespace(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
+        names = {person.create(f"tier-{number}")["metadata"]["name"] for number in range(5)}
+        assert {item["metadata"]["name"] for item in kubernetes.list_all(BUSINESS_TIERS, [namespace])} == names
+
+    def test_a_status_patch_merges_and_leaves_spec_and_generation_alone(
+        self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef
+    ) -> None:
+        first = kubernetes.patch_status(ref, {"conditions": [ready("a")]}, resource_version=tier["metadata"]["resourceVersion"])
+        second = kubernetes.patch_status(ref, {"observedGeneration": 1}, resource_version=first["metadata"]["resourceVersion"])
+        assert second["status"] == {"conditions": [ready("a")], "observedGeneration": 1}
+        assert (second["spec"], second["metadata"]["generation"]) == (tier["spec"], tier["metadata"]["generation"])
+
+    def test_none_in_a_status_patch_removes_the_key(self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef) -> None:
+        first = kubernetes.patch_status(ref, {"observedGeneration": 1}, resource_version=tier["metadata"]["resourceVersion"])
+        second = kubernetes.patch_status(ref, {"observedGeneration": None}, resource_version=first["metadata"]["resourceVersion"])
+        assert second.get("status", {}) == {}
+
+    def test_a_status_patch_over_an_old_version_is_a_conflict_and_changes_nothing(
+        self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef, person: Person
+    ) -> None:
+        person.edit(ref, lambda obj: obj["metadata"].update(labels={"team": "orders"}))
+        with pytest.raises(Conflict):
+            kubernetes.patch_status(ref, {"observedGeneration": 9}, resource_version=tier["metadata"]["resourceVersion"])
+        assert "status" not in kubernetes.get(ref)
+
+    def test_an_edited_spec_moves_the_generation(self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef, person: Person) -> None:
+        person.edit(ref, lambda obj: obj["spec"]["members"][0].update(user="bob"))
+        assert kubernetes.get(ref)["metadata"]["generation"] == tier["metadata"]["generation"] + 1
+
+    def test_an_object_that_took_the_name_of_another_is_not_found(self, kubernetes: Kubernetes, ref: ObjectRef, person: Person) -> None:
+        person.delete(ref)
+        person.create(ref.name)
+        with pytest.raises(NotFound):
+            kubernetes.get(ref)
+
+    def test_a_finalizer_is_added_once_and_keeps_those_of_others(self, kubernetes: Kubernetes, ref: ObjectRef, person: Person) -> None:
+        person.edit(ref, lambda obj: obj["metadata"].update(finalizers=["example.com/other"]))
+        first = kubernetes.add_finalizer(ref, FINALIZER)
+        assert first["metadata"]["finalizers"] == ["example.com/other", FINALIZER]
+        assert kubernetes.add_finalizer(ref, FINALIZER) == first
+        kubernetes.remove_finalizer(ref, "example.com/other")
+
+    def test_a_finalizer_goes_on_an_object_that_has_none(self, kubernetes: Kubernetes, ref: ObjectRef) -> None:
+        assert kubernetes.add_finalizer(ref, FINALIZER)["metadata"]["finalizers"] == [FINALIZER]
+
+    def test_a_deleted_object_stays_until_its_finalizer_is_taken_off(self, kubernetes: Kubernetes, ref: ObjectRef, person: Person) -> None:
+        kubernetes.add_finalizer(ref, FINALIZER)
+        person.delete(ref)
+        assert "deletionTimestamp" in kubernetes.get(ref)["metadata"]
+        kubernetes.remove_finalizer(ref, FINALIZER)
+        with pytest.raises(NotFound):
+            kubernetes.get(ref)
+
+    def test_an_object_on_its_way_out_gets_no_new_finalizer(self, kubernetes: Kubernetes, ref: ObjectRef, person: Person) -> None:
+        kubernetes.add_finalizer(ref, "example.com/other")
+        person.delete(ref)
+        assert kubernetes.add_finalizer(ref, FINALIZER)["metadata"]["finalizers"] == ["example.com/other"]
+        kubernetes.remove_finalizer(ref, "example.com/other")
+
+    def test_taking_a_finalizer_off_an_object_that_is_gone_is_no_error(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
+        person.delete(ref)
+        kubernetes.remove_finalizer(ref, FINALIZER)
+        with pytest.raises(NotFound):
+            kubernetes.get(ref)
+
+    def test_a_secret_is_decoded_and_never_shown(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
+        person.put_secret("login", {"password": b"\x00tide"})
+        secret = kubernetes.read_secret(namespace, "login")
+        assert dict(secret) == {"password": b"\x00tide"}
+        assert "tide" not in f"{secret} {secret!r}".replace("tidegate", "")
+
+    def test_a_missing_secret_is_named(self, kubernetes: Kubernetes, namespace: str) -> None:
+        with pytest.raises(NotFound, match=f"{namespace}/nowhere"):
+            kubernetes.read_secret(namespace, "nowhere")
+
+    def test_a_lease_has_one_winner(self, kubernetes: Kubernetes, namespace: str) -> None:
+        assert kubernetes.read_lease(namespace, "turn") is None
+        wanted = LeaseRecord(namespace, "turn", "a", duration_seconds=15, transitions=0, acquired_at=1e9, renewed_at=1e9)
+        made = kubernetes.create_lease(wanted)
+        with pytest.raises(Conflict):
+            kubernetes.create_lease(wanted)
+        again = LeaseRecord(namespace, "turn", "b", 15, 1, acquired_at=1e9, renewed_at=1e9 + 1, resource_version=made.resource_version)
+        kubernetes.replace_lease(again)
+        with pytest.raises(Conflict):
+            kubernetes.replace_lease(again)
+        found = kubernetes.read_lease(namespace, "turn")
+        assert found is not None
+        assert (found.holder, found.transitions, found.renewed_at) == ("b", 1, 1e9 + 1)

@@ -1,0 +1,44 @@
+"""The in-memory twin keeps the same promise as the real client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Person
+from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
+from tidegate.kube.memory import InMemoryKubernetes
+
+
+@dataclass
+class MemoryPerson:
+    kubernetes: InMemoryKubernetes
+    namespace: str
+
+    def create(self, name: str) -> JsonObject:
+        return self.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": name, "namespace": self.namespace}, "spec": TIER_SPEC})
+
+    def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject:
+        return self.kubernetes.edit(ref, change)
+
+    def delete(self, ref: ObjectRef) -> None:
+        self.kubernetes.delete(ref)
+
+    def put_secret(self, name: str, data: Mapping[str, bytes]) -> None:
+        self.kubernetes.put_secret(self.namespace, name, data)
+
+
+class TestInMemoryKubernetes(KubernetesContract):
+    @pytest.fixture
+    def namespace(self) -> str:
+        return "streaming"
+
+    @pytest.fixture
+    def kubernetes(self) -> InMemoryKubernetes:
+        return InMemoryKubernetes()
+
+    @pytest.fixture
+    def person(self, kubernetes: InMemoryKubernetes, namespace: str) -> Person:
+        return MemoryPerson(kubernetes, namespace)
