@@ -73,7 +73,7 @@ def write_events(writes: Iterable[QuotaWrite]) -> tuple[Telling, ...]:
     by_reason: dict[Reason, list[str]] = defaultdict(list)
     for write in writes:
         if any(text != write.seen.values.get(key) for key, text in write.values.items()):
-            by_reason[write.reason].append(f"{write.entity}: {write.message}")
+            by_reason[write.reason].append(write.message)
     return tuple(
         Telling(NORMAL, reason, shortened(f"{counted(len(told), 'quota')} written: {listed(told)}")) for reason, told in by_reason.items()
     )

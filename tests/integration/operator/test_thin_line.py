@@ -1,0 +1,113 @@
+"""The whole way once: kubectl apply -> the operator as a process -> a quota in ZooKeeper -> a real client that slows down."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from lab.kafka import KafkaLab
+from lab.kube_api import KubeApi
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+RUN = (
+    "import sys; from tidegate.main import run; from tidegate.settings import LogFormat, Settings; "
+    "run(Settings(kubeconfig=sys.argv[1], liveness_port=None, metrics_port=None, log_format=LogFormat.CONSOLE))"
+)
+
+
+@pytest.fixture(scope="module")
+def api(kube_api: KubeApi) -> KubeApi:
+    kube_api.install_crds(Path("crds"))
+    return kube_api
+
+
+@pytest.fixture
+def operator(api: KubeApi, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    log = (tmp_path / "operator.log").open("wb")
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(api.kubeconfig)], stderr=log)
+    yield process
+    process.kill()
+    process.wait()
+    log.close()
+    print((tmp_path / "operator.log").read_text()[-6000:])
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, f"waited {seconds} s for {what}"
+        time.sleep(0.1)
+
+
+def policy(kafka: KafkaLab, namespace: str) -> dict[str, object]:
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BrokerBandwidthPolicy",
+        "metadata": {"name": "orders", "namespace": namespace},
+        "spec": {
+            "mode": "Enforce",
+            "kafka": {
+                "bootstrapServers": kafka.bootstrap_servers,
+                "quotaStore": "ZooKeeper",
+                "zookeeper": {"connect": kafka.zookeeper_connect},
+            },
+        },
+    }
+
+
+def tier(namespace: str, user: str, topic: str) -> dict[str, object]:
+    member = {"name": "alice", "user": user, "topics": [topic], "contract": {"perPartition": {"produce": "1M", "fetch": "1M"}}}
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BusinessTier",
+        "metadata": {"name": "gold", "namespace": namespace},
+        "spec": {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]},
+    }
+
+
+def quota(zookeeper: KazooClient, user: str) -> dict[str, str]:
+    path = f"/config/users/{user}"
+    if zookeeper.exists(path) is None:
+        return {}
+    return dict(json.loads(zookeeper.get(path)[0] or b'{"config":{}}')["config"])
+
+
+def test_a_contract_follows_its_leaders_and_is_given_back(
+    api: KubeApi, kafka: KafkaLab, operator: subprocess.Popen[bytes], unique_name: str
+) -> None:
+    namespace, user, topic = unique_name, "alice", unique_name
+    kafka.create_topic(topic, assignment=[[1, 2], [2, 3], [3, 1]])
+    zookeeper = KazooClient(kafka.zookeeper_connect)
+    zookeeper.start()
+    before = quota(zookeeper, user)
+    api.kubectl("create", "namespace", namespace)
+    api.kubectl("apply", "-f", "-", input=json.dumps(policy(kafka, namespace)))
+    api.kubectl("apply", "-f", "-", input=json.dumps(tier(namespace, user, topic)))
+    try:
+        wait_for(lambda: quota(zookeeper, user).get("producer_byte_rate") == "1000000", "the contract on each broker")
+        assert {key: value for key, value in quota(zookeeper, user).items() if key.startswith("SCRAM")} == {
+            key: value for key, value in before.items() if key.startswith("SCRAM")
+        }
+        api.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "-n", namespace, "--timeout=30s")
+        print(api.kubectl("get", "bbp,bt", "-n", namespace, "-o", "wide"))
+        print(api.kubectl("get", "bbp,bt", "-n", namespace, "-o", "yaml"))
+        kafka.broker(3).kill()
+        killed = time.monotonic()
+        wait_for(lambda: quota(zookeeper, user).get("producer_byte_rate") == "2000000", "the quota of the broker that leads two")
+        print(f"corrected {time.monotonic() - killed:.1f} s after the kill")
+    finally:
+        kafka.broker(3).start()
+    api.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
+    assert quota(zookeeper, user) == before
+    print(api.kubectl("events", "-n", namespace))
+    operator.send_signal(signal.SIGTERM)
+    assert operator.wait(timeout=30) == 0
+    zookeeper.stop()
+    zookeeper.close()
