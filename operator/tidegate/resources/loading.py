@@ -6,7 +6,7 @@ operator survives a newer CRD. Files that a person hands us are read strictly: a
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -70,25 +70,11 @@ def _spec(document: Mapping[str, Any], model: type[Model], *, name: str, strict:
 def _validated(model: type[Model], raw: object, *, path: str, name: str, extra: Literal["ignore", "forbid"]) -> Model:
     if not isinstance(raw, Mapping):
         raise _invalid(name, [f"{path} is required and must be an object"])
-    if nulls := list(_nulls(raw, path)) if model is not ObjectMeta else []:
-        raise _invalid(name, [f"{field}: must not be null; leave the field out instead" for field in nulls])
     try:
         # as JSON, because that is what the API server sees: no coercion, and lists are lists
         return model.model_validate_json(json.dumps(raw, default=str), extra=extra, by_alias=True, by_name=False)
     except ValidationError as error:
         raise _invalid(name, [_problem(path, details) for details in error.errors(include_url=False) if not _is_echo(details)]) from None
-
-
-def _nulls(value: object, path: str) -> Iterator[str]:
-    """Paths of what is written as null, which the API server refuses too; the models would take it for left out."""
-    if value is None:
-        yield path
-    elif isinstance(value, Mapping):
-        for name, below in value.items():
-            yield from _nulls(below, f"{path}.{name}")
-    elif isinstance(value, list):
-        for position, below in enumerate(value):
-            yield from _nulls(below, f"{path}[{position}]")
 
 
 def _name(kind: Kind, key: str) -> str:

@@ -46,8 +46,12 @@ def test_status_is_never_read() -> None:
     assert parse_object({**tier(), "status": {"members": "nonsense"}}, strict=True) == parse_object(tier(), strict=True)
 
 
-def test_null_is_refused_as_the_api_server_does() -> None:
-    assert "spec.members[0].user: must not be null" in refusal(tier({"members.0.user": None}))
+def test_null_means_left_out_as_on_the_api_server() -> None:
+    assert parse_object(tier({"members.0.user": None}), strict=True) == parse_object(tier({"members.0.user": ABSENT}), strict=True)
+
+
+def test_null_for_what_is_required_is_refused() -> None:
+    assert "spec.policyRef" in refusal(tier({"policyRef": None}))
 
 
 def test_the_message_names_the_object_and_that_nothing_changes() -> None:

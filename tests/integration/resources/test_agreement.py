@@ -1,0 +1,70 @@
+"""Models and CRDs are two readers of one declaration: what one accepts, the other accepts too.
+
+Sound objects are bent in a few random places with values that have been troublesome somewhere, and put to both.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.integration.resources.conftest import Answer
+from tests.unit.resources.documents import ABSENT, Document, policy, tier
+from tidegate.errors import InvalidResource
+from tidegate.resources import parse_object
+
+pytestmark = pytest.mark.integration
+
+RATES = st.one_of(
+    st.integers(-1, 2**54),
+    st.builds(
+        lambda number, suffix: f"{number}{suffix}",
+        st.one_of(st.integers(0, 2000), st.integers(0, 10**17)),
+        st.sampled_from(["", "k", "K", "M", "Mi", "Gi", "T", "Ti", "m", "Pi", "MB", "/s"]),
+    ),
+)
+TEXTS = st.one_of(
+    st.sampled_from(
+        ["", ".", "..", "*", "<default>", "a b", "a\nb", "A", "x" * 64, "x" * 250, "x" * 257, "kafka:9092", "a:1,b:2", "http://a/b"]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+)
+VALUES = st.one_of(
+    st.just(ABSENT), RATES, TEXTS, st.integers(-2, 1001), st.just(2**40), st.booleans(), st.just(1.5), st.just([]), st.just({}), st.none()
+)
+
+
+def paths(value: object, path: str = "") -> Iterator[str]:
+    """Every field of a spec as a dotted path, containers before what is in them."""
+    items: Any = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, below in items:
+        yield f"{path}{name}"
+        yield from paths(below, f"{path}{name}.")
+
+
+def bent(build: Any) -> st.SearchStrategy[Document]:
+    changes = st.dictionaries(st.sampled_from(sorted(paths(build()["spec"]))), VALUES, min_size=1, max_size=2)
+    return changes.filter(_apart).map(build)
+
+
+def _apart(changes: Mapping[str, object]) -> bool:
+    """Whether no change lies inside another, and no list item is left out (that would be another list, not a wrong item)."""
+    inside = any(one != other and one.startswith(f"{other}.") for one in changes for other in changes)
+    return not inside and not any(path.rpartition(".")[2].isdigit() and value is ABSENT for path, value in changes.items())
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(document=st.one_of(bent(policy), bent(tier)))
+def test_model_and_server_accept_the_same_objects(document: Document, answer: Answer) -> None:
+    by_server, by_model = answer(document), refusal_of_model(document)
+    assert (by_server is None) == (by_model is None), f"server: {by_server or 'accepted'}; model: {by_model or 'accepted'}"
+
+
+def refusal_of_model(document: Document) -> str | None:
+    try:
+        parse_object(document, strict=True)
+    except InvalidResource as refused:
+        return refused.message
+    return None

@@ -1,0 +1,45 @@
+"""The bad-input table against a real API server: every row is refused, in words that a person can act on."""
+
+import pytest
+
+from tests.integration.resources.conftest import Answer
+from tests.unit.resources.bad_input import BAD_INPUT, BadInput
+from tests.unit.resources.documents import ABSENT, member, policy, tier
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("row", BAD_INPUT, ids=lambda row: row.name)
+def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold(row: BadInput, answer: Answer) -> None:
+    refusal = answer(row.document)
+    assert refusal is not None, "accepted"
+    assert row.field in refusal
+    assert row.server_words in refusal
+
+
+SOUND = {
+    "a policy that uses every field": policy(),
+    "a policy of only what has no default": {
+        **policy(),
+        "spec": {"mode": "Observe", "kafka": {"bootstrapServers": "[::1]:9092", "quotaStore": "AdminApi"}},
+    },
+    "a tier that uses every field": tier(),
+    "an exempt member": tier({"level": "L0", "throttled": ABSENT, "members": [member("free")]}),
+    "500 members": tier({"members": [member(f"m{i}", topics=["a"], contract={"perPartition": {"fetch": "2Mi"}}) for i in range(500)]}),
+    "a rate at the ceiling": tier({"members.0.contract.perPartition.fetch": "9007199254740991"}),
+    "a throttled rate equal to the contract": tier({"throttled.perPartition.fetch": 10 * 1024**2}),
+    "a user with a TLS name": tier({"members.0.user": "CN=kafka,OU=x,O=y"}),
+    "the user of everybody without login": tier({"members.0.user": "ANONYMOUS"}),
+    "every topic": tier({"members.0.topics": ["*"]}),
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_input_is_accepted(name: str, answer: Answer) -> None:
+    assert answer(SOUND[name]) is None
+
+
+def test_a_rate_that_breaks_its_own_rule_draws_no_complaint_about_the_contract(answer: Answer) -> None:
+    refusal = answer(tier({"members.0.contract.perPartition.fetch": 0}))
+    assert refusal is not None
+    assert "must not be above the contract" not in refusal
