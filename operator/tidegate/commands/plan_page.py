@@ -9,7 +9,7 @@ from controller_logic.decision import Decision, MemberReport, MemberState
 from controller_logic.model import Mode, Observation, WriteKind
 from tidegate.commands.page import Page
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
-from tidegate.commands.quantity import KEY_WORDS, quota_words
+from tidegate.commands.quantity import KEY_WORDS, short_words
 from tidegate.commands.sheet import Column, Sheet
 
 COLUMNS = (
@@ -64,9 +64,9 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
     return (
         str(row.entity),
         KEY_WORDS[row.key],
-        quota_words(row.key, row.in_force),
-        quota_words(row.key, row.next) if row.changes else "same",
-        "" if row.target is None else quota_words(row.key, row.target),
+        short_words(row.key, row.in_force),
+        short_words(row.key, row.next) if row.changes else "same",
+        "" if row.target is None else short_words(row.key, row.target),
         row.write.reason.value if row.write else _state(report),
         "" if report is None or report.leaders is None else str(report.leaders),
         "" if report is None or report.leader_skew is None else f"{report.leader_skew:.2f}",
@@ -82,7 +82,7 @@ def _state(report: MemberReport | None) -> str:
 
 
 def _total(row: PlanRow, bytes_per_second: int | None) -> str:
-    return "" if bytes_per_second is None else quota_words(row.key, bytes_per_second)
+    return "" if bytes_per_second is None else short_words(row.key, bytes_per_second)
 
 
 def _show_remarks(page: Page, decision: Decision) -> None:
@@ -102,10 +102,11 @@ def summary_line(decision: Decision) -> str:
     """One sentence: how many entities would be written and how, how many are right already, what waits."""
     kinds = Counter(write.kind for write in planned_writes(decision))
     changed = ", ".join(f"{kinds[kind]} {words}" for kind, words in _KIND_WORDS.items() if kinds[kind])
+    would = f"Would write {kinds.total()} of {decision.managed} managed entities: {changed}"
     parts = [
-        f"Would write {kinds.total()} of {decision.managed} managed entities: {changed}" if changed else "Nothing would be written now"
+        would if changed else "Nothing would be written now",
+        f"{decision.in_sync} of {decision.managed} {'then ' if changed else ''}at their target",
     ]
-    parts.append(f"{decision.in_sync} of {decision.managed} already at their target")
     if decision.contended:
         parts.append(f"{decision.contended} left alone because another writer keeps changing them")
     if decision.deferred_writes:

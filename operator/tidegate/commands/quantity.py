@@ -1,43 +1,28 @@
-"""Quota values as people read them: MB/s (10^6 bytes per second), percent of a thread, mutations per second, seconds.
+"""Short words for tables and sentences: names of quota keys, values with a unit, ages.
 
-It only words numbers that were decided elsewhere, and always keeps the exact stored text where one exists.
+It only words numbers that were decided elsewhere. Where every digit counts, `controller_logic.quota_text.quota_words` is used,
+which has the canonical integer beside the words.
 """
 
 from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
+from controller_logic.quota_text import enforced_rate, quota_words, rate_words
 
 KEY_WORDS = {
     QuotaKey.CONSUMER_BYTE_RATE: "fetch",
     QuotaKey.PRODUCER_BYTE_RATE: "produce",
-    QuotaKey.REQUEST_PERCENTAGE: "request",
+    QuotaKey.REQUEST_PERCENTAGE: "request time",
     QuotaKey.CONTROLLER_MUTATION_RATE: "mutations",
 }
 KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
-_MEGABYTES_FROM = 10_000  # below this, two decimals of a MB/s would hide most of the number
 
 
-def byte_rate_words(bytes_per_second: int) -> str:
-    """`20.97 MB/s`, or `1024 B/s` where megabytes would round the number away."""
-    if bytes_per_second < _MEGABYTES_FROM:
-        return f"{bytes_per_second} B/s"
-    return f"{bytes_per_second / 1e6:.2f} MB/s"
-
-
-def quota_words(key: QuotaKey, value: int | str | None) -> str:
-    """One value of one key with its unit. None is `unlimited`; a stored text that is no plain number is quoted as it stands."""
-    if value is None:
-        return "unlimited"
+def short_words(key: QuotaKey, value: int | str | None) -> str:
+    """One value with its unit, as a table cell: `20.0 MB/s`. None, and a text that limits nothing, are `unlimited`."""
+    text = None if value is None else str(value)
     if key not in BYTE_RATE_KEYS:
-        return f"{value} %" if key is QuotaKey.REQUEST_PERCENTAGE else f"{value} /s"
-    text = str(value)
-    if not (text.isascii() and text.isdigit()):
-        return f'"{text}"'
-    return byte_rate_words(int(text))
-
-
-def exact_words(key: QuotaKey, value: int | str | None) -> str:
-    """Like `quota_words`, with the canonical integer of a byte rate beside it: `20.97 MB/s (20971520)`."""
-    words = quota_words(key, value)
-    return f"{words} ({value})" if words.endswith(" MB/s") else words
+        return quota_words(key, text)
+    rate = enforced_rate(text)
+    return "unlimited" if rate is None else rate_words(rate)
 
 
 def ago_words(seconds: float) -> str:

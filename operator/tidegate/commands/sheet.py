@@ -47,9 +47,7 @@ class Sheet:
         """The same as a rich table without vertical lines; texts are taken literally, never as markup."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         for column in self.columns:
-            overflow = "fold" if column.fold else "ellipsis"
-            justify = "right" if column.right else "left"
-            table.add_column(column.title, justify=justify, no_wrap=not column.fold, overflow=overflow)
+            table.add_column(column.title, justify="right" if column.right else "left", no_wrap=not column.fold, overflow="fold")
         for row in self.rows:
             table.add_row(*(Text(text) for text in row))
         return table

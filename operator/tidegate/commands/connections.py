@@ -1,0 +1,55 @@
+"""The real outside world of a command: ZooKeeper, the brokers, and Kubernetes.
+
+The libraries behind them are imported when they are first needed, so that `tidegate --help` and `version` answer at once.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from tidegate.commands.secret_file import SecretData
+from tidegate.control.kafka_cluster import TopologySource
+from tidegate.kafka.znodes import ZnodeTree
+from tidegate.kube.api import Kubernetes
+from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+
+
+class OpenTree(Protocol):
+    """Opens the ZooKeeper of `spec`. `folder` is private and outlives the connection; certificates are kept there."""
+
+    def __call__(self, spec: KafkaSpec, secret: SecretData, *, folder: Path) -> ZnodeTree: ...
+
+
+class OpenTopology(Protocol):
+    """Opens the brokers of `spec`; `topic_names` lists all topics, for prefixes."""
+
+    def __call__(
+        self, spec: KafkaSpec, secret: SecretData, *, folder: Path, topic_names: Callable[[], frozenset[str]]
+    ) -> TopologySource: ...
+
+
+OpenKubernetes = Callable[[Path | None, str | None], Kubernetes]
+
+
+def open_tree(spec: KafkaSpec, secret: SecretData, *, folder: Path) -> ZnodeTree:
+    """See OpenTree; connected to at its first use."""
+    from tidegate.control.credentials import zookeeper_connection
+    from tidegate.kafka.zookeeper_session import ZooKeeperSession
+
+    return ZooKeeperSession(zookeeper_connection(spec, secret, folder))
+
+
+def open_topology(spec: KafkaSpec, secret: SecretData, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource:
+    """See OpenTopology; connected to at its first use."""
+    from tidegate.control.credentials import brokers_connection
+    from tidegate.kafka.topology import KafkaTopology
+
+    return KafkaTopology(brokers_connection(spec, secret, folder), topic_names=topic_names)
+
+
+def open_kubernetes(kubeconfig: Path | None, context: str | None) -> Kubernetes:
+    """The API server of a kubeconfig, or of the pod that the command runs in."""
+    from tidegate.kube.client import KubernetesClient
+    from tidegate.kube.transport import connect
+
+    return KubernetesClient(connect(kubeconfig, context), identity="tidegate-command")

@@ -1,0 +1,109 @@
+"""Which policy a command is about, with its tiers and credentials: from files, or from the custom resources in a cluster.
+
+It reads and never writes. What was read is declared by the operator's own `control.declared`, so that a command and the
+operator cannot understand an object differently.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller_logic.reasons import Reason
+from tidegate.commands.manifests import read_manifests
+from tidegate.commands.secret_file import SecretData
+from tidegate.commands.surroundings import Surroundings
+from tidegate.control.declared import Declared, belongs_to, declare
+from tidegate.control.translate import object_key
+from tidegate.errors import InvalidResource, NotFound, TidegateError
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, Kubernetes
+from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+from tidegate.resources.text import SecretRef
+
+RawObject = Mapping[str, Any]
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """How a person named the policy. With `files` Kubernetes is not asked at all."""
+
+    files: Sequence[str] = ()
+    policy: str | None = None
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySource:
+    """One policy with its tiers, and the credentials that Kubernetes holds for it (None = none could be looked up)."""
+
+    declared: Declared
+    kubernetes: Kubernetes | None = None
+
+    def zookeeper_secret(self) -> SecretData:
+        """The policy's ZooKeeper Secret; empty where it names none. Raises NeedsMending when it must come from a file instead."""
+        zookeeper = self.declared.spec.kafka.zookeeper
+        return self._secret(zookeeper.credentials_secret_ref if zookeeper else None, option="--credentials-file")
+
+    def client_secret(self) -> SecretData:
+        """The policy's Kafka client Secret; empty where it names none. Raises like `zookeeper_secret`."""
+        return self._secret(self.declared.spec.kafka.client_secret_ref, option="--client-credentials-file")
+
+    @property
+    def kafka(self) -> KafkaSpec:
+        return self.declared.spec.kafka
+
+    def remarks(self) -> tuple[str, ...]:
+        """One sentence for each tier that does not read: what it manages is left as it is."""
+        return tuple(f"{broken.message} What it manages stays as it is." for broken in self.declared.broken)
+
+    def _secret(self, reference: SecretRef | None, *, option: str) -> SecretData:
+        if reference is None:
+            return {}
+        namespace = self.declared.policy.key.partition("/")[0]
+        if self.kubernetes is None:
+            raise NotFound(
+                Reason.SECRET_UNREADABLE,
+                f"Policy {self.declared.policy.key} takes credentials from Secret {namespace}/{reference.name}, which cannot be read "
+                f"without Kubernetes. Give them with {option}.",
+            )
+        try:
+            return self.kubernetes.read_secret(namespace, reference.name)
+        except TidegateError as error:
+            raise NotFound(error.reason, f"{error.message} If you may not read this Secret, give the credentials with {option}.") from error
+
+
+def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
+    """The one policy that the options mean, with its tiers.
+
+    Raises NotFound when there is none, InvalidResource when there are several and none is named, or when the policy does
+    not read. A tier from the cluster that does not read is held by the operator, and so here (`remarks`).
+    """
+    kubernetes: Kubernetes | None = None
+    if options.files:
+        manifests: Sequence[RawObject] = read_manifests(
+            options.files, namespace=options.namespace or DEFAULT_NAMESPACE, standard_input=around.standard_input
+        )
+        policies: Sequence[RawObject] = [item for item in manifests if item["kind"] == BROKER_BANDWIDTH_POLICIES.kind]
+        tiers: Sequence[RawObject] = [item for item in manifests if item["kind"] == BUSINESS_TIERS.kind]
+    else:
+        kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
+        namespaces = (options.namespace,) if options.namespace else ()
+        policies = kubernetes.list_all(BROKER_BANDWIDTH_POLICIES, namespaces).items
+        tiers = kubernetes.list_all(BUSINESS_TIERS, namespaces).items
+    policy = _chosen(policies, options)
+    return PolicySource(declare(policy, [tier for tier in tiers if belongs_to(tier, policy)]), kubernetes)
+
+
+def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
+    where = "in the given files" if options.files else f"in namespace {options.namespace}" if options.namespace else "in the cluster"
+    known = ", ".join(sorted(object_key(policy) for policy in policies)) or "none"
+    found = [policy for policy in policies if options.policy in (None, policy["metadata"]["name"], object_key(policy))]
+    if not found:
+        named = f" {options.policy}" if options.policy else ""
+        raise NotFound(Reason.POLICY_NOT_FOUND, f"There is no BrokerBandwidthPolicy{named} {where} (known: {known}).")
+    if len(found) > 1:
+        raise InvalidResource(f"There are several policies {where} ({known}). Name one with --policy NAMESPACE/NAME.")
+    return found[0]

@@ -1,0 +1,46 @@
+"""`tidegate run`: the operator as a process, in a pod or on a machine beside the cluster. It only fills in the settings."""
+
+from typing import Annotated
+
+import typer
+
+from tidegate.commands import options
+from tidegate.commands.surroundings import surroundings_of
+from tidegate.settings import LogFormat, Settings
+
+_DEFAULTS = Settings(identity="")
+
+
+def run(
+    context: typer.Context,
+    *,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Watch this namespace; may be repeated. Without it: all of them."),
+    ] = None,
+    kubeconfig: options.Kubeconfig = None,
+    kube_context: options.KubeContext = None,
+    liveness_port: Annotated[int, typer.Option("--liveness-port", min=0, max=65535, help="Port of /healthz; 0 = any free port.")] = 8080,
+    metrics_port: Annotated[int, typer.Option("--metrics-port", min=0, max=65535, help="Port of /metrics; 0 = any free port.")] = 9095,
+    listen_address: Annotated[
+        str, typer.Option("--listen-address", help="Where both ports listen; the default lets probes and Prometheus in.")
+    ] = _DEFAULTS.listen_address,
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="JSON lines, or lines for people.")] = _DEFAULTS.log_format,
+    log_level: Annotated[str, typer.Option("--log-level", help="DEBUG, INFO, WARNING or ERROR.")] = _DEFAULTS.log_level,
+    debug: options.Debug = False,
+) -> None:
+    """Run the operator until it is told to stop (SIGTERM or Ctrl-C). It finishes the batch under way and releases its Leases."""
+    surroundings_of(context, debug=debug)
+    from tidegate import main  # kopf and the clients behind it take a second to import, which no other command should pay
+
+    settings = Settings(
+        namespaces=tuple(namespace or ()),
+        kubeconfig=None if kubeconfig is None else str(kubeconfig),
+        context=kube_context,
+        liveness_port=liveness_port,
+        metrics_port=metrics_port,
+        listen_address=listen_address,
+        log_format=log_format,
+        log_level=log_level.upper(),
+    )
+    main.run(settings)

@@ -1,0 +1,38 @@
+"""What a command may touch outside itself: streams, the clock, ZooKeeper, Kafka and Kubernetes. Tests hand in their own.
+
+It holds also the two things that a command leaves behind: its exit code, and whether errors show their traceback.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TextIO
+
+import typer
+
+from tidegate.commands.connections import OpenKubernetes, OpenTopology, OpenTree, open_kubernetes, open_topology, open_tree
+from tidegate.commands.page import ExitCode
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """The world of one command. `exit_code` is what the process ends with when no error is raised."""
+
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+    standard_input: TextIO = field(default_factory=lambda: sys.stdin)
+    now_seconds: Callable[[], float] = time.time
+    wait_seconds: Callable[[float], None] = time.sleep
+    open_tree: OpenTree = open_tree
+    open_topology: OpenTopology = open_topology
+    open_kubernetes: OpenKubernetes = open_kubernetes
+    debug: bool = False
+    exit_code: ExitCode = ExitCode.OK
+
+
+def surroundings_of(context: typer.Context, *, debug: bool) -> Surroundings:
+    """The surroundings that `cli.main` handed to this command, told whether `--debug` was given."""
+    around = context.find_object(Surroundings) or Surroundings()
+    around.debug = debug
+    return around

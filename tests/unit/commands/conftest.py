@@ -1,0 +1,140 @@
+"""A whole small world for commands: a Kafka tree in memory, leaders that tests choose, files, and a clock that waits by itself."""
+
+import io
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller_logic.model import TopicLeaders, Topology
+from tidegate.cli import main
+from tidegate.commands.surroundings import Surroundings
+from tidegate.kafka.memory_store import MemoryQuotaStore
+from tidegate.kube.memory import InMemoryKubernetes
+
+NAMESPACE = "streaming"
+
+
+class FixedTopology:
+    """Leaders as a test says."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+
+    def read(self, patterns: Collection[str]) -> Topology:
+        return self.topology
+
+    def quota_callbacks(self) -> Mapping[int, str]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class OpenTwice:
+    """A tree whose `close` is harmless, so that a test can look at it after the command and run another."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+    def close(self) -> None:
+        """The test goes on using it."""
+
+
+@dataclass
+class Answer:
+    """What one command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class World:
+    """One Kafka cluster `orders`, one policy with tiers, and a clock that only waiting moves."""
+
+    folder: Path
+    store: MemoryQuotaStore = field(default_factory=MemoryQuotaStore)
+    kubernetes: InMemoryKubernetes = field(default_factory=InMemoryKubernetes)
+    leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
+    now: float = 1_000_000.0
+    waits: list[float] = field(default_factory=list)
+    during_wait: Callable[[], None] = lambda: None
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+        self.during_wait()
+
+    def topology(self) -> FixedTopology:
+        topics = {name: TopicLeaders(leaders) for name, leaders in self.leaders.items()}
+        return FixedTopology(Topology(self.now, frozenset({1, 2, 3}), topics))
+
+    def run(self, *arguments: str, standard_input: str = "") -> Answer:
+        """Run one command as the process would."""
+        out, err = io.StringIO(), io.StringIO()
+        around = Surroundings(
+            out=out,
+            err=err,
+            standard_input=io.StringIO(standard_input),
+            now_seconds=lambda: self.now,
+            wait_seconds=self.wait,
+            open_tree=lambda spec, secret, *, folder: OpenTwice(self.store.faults),
+            open_topology=lambda spec, secret, *, folder, topic_names: self.topology(),
+            open_kubernetes=lambda kubeconfig, context: self.kubernetes,
+        )
+        code = main(list(arguments), around)
+        return Answer(int(code), out.getvalue(), err.getvalue())
+
+    def write_files(self, *objects: Mapping[str, Any]) -> str:
+        path = self.folder / "all.yaml"
+        path.write_text(yaml.safe_dump_all(objects))
+        return str(path)
+
+    def plan(self, *objects: Mapping[str, Any], options: Iterable[str] = ()) -> Answer:
+        return self.run("plan", "-f", self.write_files(*objects), *options)
+
+    def snapshot(self) -> dict[str, object]:
+        """Every znode with data and version."""
+        return {path: (node.data, node.version) for path, node in self.store.tree._nodes.items()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def policy() -> dict[str, Any]:
+    """A fresh policy that a test may change."""
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BrokerBandwidthPolicy",
+        "metadata": {"name": "orders", "namespace": NAMESPACE},
+        "spec": {
+            "mode": "Enforce",
+            "kafka": {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk-1:2181/kafka"}},
+        },
+    }
+
+
+@pytest.fixture
+def tier() -> dict[str, Any]:
+    """A fresh tier with one member, alice, promised 10 MB/s of fetch a partition of `acc`."""
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BusinessTier",
+        "metadata": {"name": "core", "namespace": NAMESPACE},
+        "spec": {
+            "policyRef": {"name": "orders"},
+            "level": "L0",
+            "members": [{"name": "shop", "user": "alice", "topics": ["acc"], "contract": {"perPartition": {"fetch": "10M"}}}],
+        },
+    }

@@ -1,0 +1,118 @@
+"""`tidegate explain` from end to end, on the in-memory twin: level, author, shadows, bucket, totals, and what is unlimited."""
+
+import json
+from typing import Any
+
+import pytest
+
+from controller_logic.decide import decide
+from controller_logic.decision import Memory
+from controller_logic.model import Default, Entity, QuotaKey
+from tidegate.control.apply import apply_writes
+from tidegate.control.declared import declare
+from tidegate.control.kafka_cluster import KafkaCluster
+from tidegate.control.observe import Observer
+
+FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
+ANY = Default.DEFAULT
+ALICE = Entity(user="alice")
+
+
+@pytest.fixture
+def managed(world: Any, policy: Any, tier: Any) -> Any:
+    """The world after one pass of the operator: alice has 20 MB/s of ours, because broker 1 leads two of three partitions."""
+    world.leaders = {"acc": {1: 2, 2: 1}}
+    cluster = KafkaCluster("zk-1:2181/kafka", world.store, world.topology())
+    seen = Observer().observe(declare(policy, [tier]), cluster, now_seconds=world.now)
+    decision, _ = decide(seen.observation, Memory())
+    assert apply_writes(decision.writes, world.store, cluster_id="memory-cluster", may_write=lambda: True).complete
+    world.now += 60
+    return world
+
+
+def explained(world: Any, *arguments: str) -> str:
+    answer = world.run("explain", "--user", "alice", "--client-id", "app", *arguments)
+    assert answer.code == 0, answer.err
+    return str(answer.out)
+
+
+def test_a_quota_of_ours_is_explained_from_the_ledger_alone(managed: Any) -> None:
+    text = explained(managed, "--zookeeper", "zk-1:2181/kafka")
+    for sentence in (
+        "fetch: 20.0 MB/s (20000000 B/s) on each broker",
+        "Decided at level 3 of 8, this user (user=alice).",
+        "All connections of user alice to one broker share it, whatever their client id.",
+        "Set by Tidegate 60 s ago: policy streaming/orders.",
+        "Before Tidegate it was unlimited.",
+        "Unlimited, because none of Kafka's eight levels has a value: produce, request time, mutations.",
+    ):
+        assert sentence in text
+
+
+def test_with_the_policy_the_answer_has_tier_skew_and_both_totals(managed: Any, policy: Any, tier: Any) -> None:
+    text = explained(managed, "-f", managed.write_files(policy, tier))
+    assert "tier streaming/core (L0), member shop" in text
+    assert "Its topics have 3 leaders on 2 brokers, which permits 40.0 MB/s (leader skew 1.33); promised are 30.0 MB/s." in text
+    assert "up to 60.0 MB/s over all 3 brokers" in text
+
+
+def test_a_stronger_level_shadows_ours_and_both_are_named(managed: Any) -> None:
+    managed.store.put(Entity("alice", "app"), {FETCH: "5000000"})
+    text = explained(managed, "--zookeeper", "zk-1:2181")
+    assert "fetch: 5.0 MB/s (5000000 B/s)" in text
+    assert "Not set by Tidegate: the ledger has no record of it." in text
+    assert "Shadows level 3, this user (user=alice): 20.0 MB/s (20000000 B/s), set by Tidegate, without effect for this client." in text
+
+
+def test_each_key_is_decided_for_itself(managed: Any) -> None:
+    managed.store.put(Entity("alice", "app"), {PRODUCE: "3000000"})
+    text = explained(managed, "--zookeeper", "zk-1:2181")
+    assert "Decided at level 1 of 8" in text
+    assert "Decided at level 3 of 8" in text
+
+
+def test_a_value_changed_by_another_writer_is_not_called_ours(managed: Any) -> None:
+    managed.store.put(ALICE, {FETCH: "7000000"})
+    text = explained(managed, "--zookeeper", "zk-1:2181")
+    assert "Another writer changed it: Tidegate wrote 20.0 MB/s (20000000 B/s) 60 s ago for policy streaming/orders." in text
+    assert "Set by Tidegate" not in text
+
+
+def test_a_value_that_limits_nothing_says_so(world: Any) -> None:
+    world.store.put(Entity(user=ANY), {FETCH: "0"})
+    assert "Kafka accepts this value, but it limits nothing." in explained(world, "--zookeeper", "zk-1:2181")
+
+
+def test_without_any_quota_a_person_is_told_that_nobody_is_measured(world: Any) -> None:
+    text = explained(world, "--zookeeper", "zk-1:2181")
+    assert "its brokers measure nobody" in text
+
+
+def test_content_that_cannot_be_read_warns_that_the_answer_may_be_wrong(managed: Any) -> None:
+    managed.store.put_raw(Entity("alice", "app"), b"{broken")
+    text = explained(managed, "--zookeeper", "zk-1:2181")
+    assert "warning: The znode of user=alice, client-id=app cannot be read safely" in text
+
+
+def test_without_a_login_the_user_is_anonymous(world: Any) -> None:
+    world.store.put(Entity(user="ANONYMOUS"), {FETCH: "1000000"})
+    assert "fetch: 1.0 MB/s" in world.run("explain", "--zookeeper", "zk-1:2181").out
+
+
+def test_the_document_names_level_author_and_shadows(managed: Any) -> None:
+    managed.store.put(Entity(user=ANY), {FETCH: "50000000"})
+    document = json.loads(explained(managed, "--zookeeper", "zk-1:2181", "-o", "json"))
+    fetch = document["keys"]["consumer_byte_rate"]
+    assert (fetch["level"], fetch["entity"], fetch["value"], fetch["setByTidegate"]) == (3, {"user": "alice"}, "20000000", True)
+    assert fetch["ledger"]["policy"] == "streaming/orders"
+    assert fetch["shadows"] == [
+        {"level": 6, "entity": {"user": "<default>", "defaults": ["user"]}, "value": "50000000", "setByTidegate": False}
+    ]
+    assert document["keys"]["producer_byte_rate"] == {"limited": False}
+
+
+def test_explaining_changes_not_one_znode(managed: Any, policy: Any, tier: Any) -> None:
+    before = managed.snapshot()
+    explained(managed, "-f", managed.write_files(policy, tier))
+    explained(managed, "--zookeeper", "zk-1:2181")
+    assert managed.snapshot() == before

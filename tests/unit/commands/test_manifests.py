@@ -1,0 +1,87 @@
+"""Files are read as kubectl would read them, and more strictly: what is misspelt is an error, never a silent nothing."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tidegate.commands.manifests import read_manifests
+from tidegate.errors import InvalidResource, NotFound
+
+POLICY = """\
+apiVersion: tidegate.io/v1alpha1
+kind: BrokerBandwidthPolicy
+metadata: {name: orders, namespace: streaming}
+spec:
+  mode: Enforce
+  kafka: {bootstrapServers: "kafka-1:9092", quotaStore: ZooKeeper, zookeeper: {connect: "zk-1:2181"}}
+"""
+TIER = """\
+apiVersion: tidegate.io/v1alpha1
+kind: BusinessTier
+metadata: {name: core}
+spec:
+  policyRef: {name: orders}
+  level: L0
+  members: [{name: a, user: alice, contract: {perBroker: {fetch: 10M}}}]
+"""
+FOREIGN = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
+
+
+def names(text: str, tmp_path: Path) -> list[tuple[str, str]]:
+    path = tmp_path / "all.yaml"
+    path.write_text(text)
+    return [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in read_manifests([str(path)], namespace="given")]
+
+
+def test_objects_of_other_kinds_and_empty_documents_are_passed_over(tmp_path: Path) -> None:
+    assert names(f"---\n---\n{FOREIGN}---\n{POLICY}---\n", tmp_path) == [("streaming", "orders")]
+
+
+def test_an_object_without_a_namespace_gets_the_one_of_the_command(tmp_path: Path) -> None:
+    assert names(TIER, tmp_path) == [("given", "core")]
+
+
+def test_the_items_of_a_list_count(tmp_path: Path) -> None:
+    indented = "\n".join(f"  {line}" for line in POLICY.splitlines())
+    assert names(f"apiVersion: v1\nkind: List\nitems:\n-{indented[1:]}\n", tmp_path) == [("streaming", "orders")]
+
+
+def test_a_directory_means_its_yaml_files_and_nothing_deeper(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(POLICY)
+    (tmp_path / "b.yml").write_text(TIER)
+    (tmp_path / "notes.txt").write_text("not: [yaml")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "c.yaml").write_text(POLICY)
+    read = read_manifests([str(tmp_path)], namespace="n")
+    assert [item["metadata"]["name"] for item in read] == ["orders", "core"]
+
+
+def test_a_dash_is_standard_input() -> None:
+    (read,) = read_manifests(["-"], namespace="n", standard_input=io.StringIO(TIER))
+    assert read["kind"] == "BusinessTier"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TIER.replace("members:", "membres:"), "membres"),
+        (TIER.replace("10M", "10MB/s"), "10MB/s"),
+        (TIER + "---\n" + TIER, "BusinessTier given/core appears twice"),
+        (TIER.replace("v1alpha1", "v9"), "v1alpha1"),
+        (TIER.replace("tidegate.io/", "tidegat.io/"), "knows tidegate.io/v1alpha1"),
+        ("a: [", "all.yaml is not YAML"),
+        ("- just\n- a list\n", "not an object"),
+    ],
+    ids=["misspelt field", "bad rate", "twice", "unknown version", "misspelt group", "no YAML", "no object"],
+)
+def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidResource) as caught:
+        names(text, tmp_path)
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize("source", ["missing.yaml", "."], ids=["no such file", "directory without YAML"])
+def test_a_source_with_nothing_in_it_is_an_error(source: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="nothing was planned"):
+        read_manifests([str(tmp_path / source)], namespace="n")
