@@ -6,7 +6,7 @@ The experiment, the ZooKeeper watches and the reader of Kubernetes events write 
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from demo.outcome import Mark, MarkKind, PhaseResult
 from demo.script import BROKERS, HEALTHY_LEADERS, Phase
@@ -23,7 +23,7 @@ class Snapshot:
     activity: str = "setting up"
     activity_ends_at_seconds: float | None = None
     alive: frozenset[int] = frozenset(BROKERS)
-    leaders: Mapping[int, int] = HEALTHY_LEADERS
+    leaders: Mapping[int, int] = field(default_factory=lambda: dict(HEALTHY_LEADERS))
     quota: int | None = None
     history: Mapping[int, tuple[float, ...]] | None = None
     marks: tuple[Mark, ...] = ()

@@ -1,6 +1,6 @@
 """The experiment as plain lines, for pipes and logs: every mark at once, the rates every few seconds."""
 
-from typing import TextIO
+from typing import IO
 
 from demo.board import Snapshot
 from demo.live_view import clock, recent_mean
@@ -12,7 +12,7 @@ _SECONDS_BETWEEN_RATES = 6
 class PlainView:
     """Prints to `stream`; the board calls it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._seconds = 0
 

@@ -6,7 +6,7 @@ A native Kafka quota is one number that every broker applies to its own traffic.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 TOPIC = "acc"
@@ -16,12 +16,14 @@ BROKERS = (1, 2, 3)
 VICTIM = 3
 HEALTHY_LEADERS: Mapping[int, int] = {0: 1, 1: 2, 2: 3}
 LEADERS_AFTER_KILL: Mapping[int, int] = {0: 1, 1: 2, 2: 1}
+ORPHAN = 2  # the partition that loses its leader with the victim
 
 
 class Step(StrEnum):
     """What happens before a phase is measured."""
 
     SET_FIXED_QUOTA = "an administrator sets Kafka's own quota for the user, the same number on every broker"
+    START_PRODUCERS = "three producers start, one for each partition, each wanting more than the contract"
     KILL_BROKER = "broker 3 is killed (SIGKILL)"
     REVIVE_BROKER = "broker 3 is started again and gets its leader back"
     APPLY_RESOURCES = "kubectl apply: the policy (method Max) and the tier; Tidegate takes over"
@@ -57,12 +59,20 @@ class Phase:
         return f"{self.regime.value}, {'broker 3 killed' if self.after_kill else 'three brokers'}"
 
 
-FIXED_BEFORE = Phase("fixed-before", Regime.FIXED, (Step.SET_FIXED_QUOTA,), HEALTHY_LEADERS, quota_in_contracts=1)
+FIXED_BEFORE = Phase("fixed-before", Regime.FIXED, (Step.SET_FIXED_QUOTA, Step.START_PRODUCERS), HEALTHY_LEADERS, quota_in_contracts=1)
 FIXED_KILLED = Phase("fixed-killed", Regime.FIXED, (Step.KILL_BROKER,), LEADERS_AFTER_KILL, quota_in_contracts=1)
 MAX_BEFORE = Phase("max-before", Regime.MAX, (Step.REVIVE_BROKER, Step.APPLY_RESOURCES), HEALTHY_LEADERS, quota_in_contracts=1)
 MAX_KILLED = Phase("max-killed", Regime.MAX, (Step.KILL_BROKER,), LEADERS_AFTER_KILL, quota_in_contracts=2)
 MEAN_KILLED = Phase("mean-killed", Regime.MEAN, (Step.PATCH_TO_MEAN,), LEADERS_AFTER_KILL, quota_in_contracts=1.5)
 PHASES = (FIXED_BEFORE, FIXED_KILLED, MAX_BEFORE, MAX_KILLED, MEAN_KILLED)
+
+
+def played_phases(*, with_second_before: bool) -> tuple[Phase, ...]:
+    """The phases in order. Without the second look at three brokers, its steps are taken and the broker is killed at once."""
+    if with_second_before:
+        return PHASES
+    killed_at_once = replace(MAX_KILLED, steps=(*MAX_BEFORE.steps, *MAX_KILLED.steps))
+    return (FIXED_BEFORE, FIXED_KILLED, killed_at_once, MEAN_KILLED)
 
 
 def quota_of(phase: Phase, contract_bytes_per_second: int) -> int:

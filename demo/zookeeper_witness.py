@@ -9,6 +9,7 @@ import threading
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from kazoo.client import KazooClient
@@ -55,7 +56,7 @@ class ZooKeeperWitness:
         self._client.DataWatch(self._quota_path, self._on_quota)
         for partition in range(self._partitions):
             path = f"/brokers/topics/{self._topic}/partitions/{partition}/state"
-            self._client.DataWatch(path, lambda data, stat, partition=partition: self._on_leader(partition, data, stat))
+            self._client.DataWatch(path, partial(self._on_leader, partition))
         self._client.ChildrenWatch("/brokers/ids", self._on_brokers)
         return self
 
@@ -100,7 +101,7 @@ class ZooKeeperWitness:
         with self._changed:
             return self._changed.wait_for(condition, timeout_seconds)
 
-    def _on_quota(self, data: bytes | None, stat: Any) -> None:
+    def _on_quota(self, data: bytes | None, stat: Any, _event: object) -> None:
         quota = _quota_of(data)
         if stat is None or self.quota() == quota:
             return
@@ -111,7 +112,7 @@ class ZooKeeperWitness:
         said = "no quota" if quota is None else f"quota {quota / 1e6:g} MB/s"
         self._board.mark(stat.last_modified, MarkKind.QUOTA, said)
 
-    def _on_leader(self, partition: int, data: bytes | None, stat: Any) -> None:
+    def _on_leader(self, partition: int, data: bytes | None, stat: Any, _event: object) -> None:
         if data is None:
             return
         broker = int(json.loads(data)["leader"])

@@ -1,0 +1,94 @@
+"""Everything that the experiment stands on, started part by part with its progress shown, and taken away again at any end.
+
+ZooKeeper, three brokers, Prometheus and the Kubernetes API come from the lab; the operator is a process of its own, started as a user
+would start it. As root, every broker gets a network namespace; without root all are on loopback.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from demo.declared import NAMESPACE
+from demo.kafka_administrator import create_topic
+from demo.script import REPLICAS, USER
+from lab import process
+from lab.kafka import KafkaLab
+from lab.kafka_jars import kafka_jars
+from lab.kube_api import KubeApi
+from lab.kube_build import kube_binary
+from lab.process import Process
+from lab.prometheus import PrometheusLab, monitoring
+
+CRDS = Path(__file__).parent.parent / "crds"
+_BROKERS = 3
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Estate:
+    """The running parts."""
+
+    kafka: KafkaLab
+    prometheus: PrometheusLab
+    kube: KubeApi
+    operator: Process
+
+
+@dataclass(slots=True)
+class SetupLog:
+    """How long each part took to set up, told line by line as it happens."""
+
+    say: Callable[[str], None]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def timed(self, part: str, work: Callable[[], T]) -> T:
+        """Do `work`, note and tell how long it took."""
+        started = time.monotonic()
+        answer = work()
+        self.seconds[part] = time.monotonic() - started
+        self.say(f"  {part:<52} {self.seconds[part]:6.1f} s")
+        return answer
+
+
+@contextmanager
+def estate(log: SetupLog, operator_log: Path) -> Iterator[Estate]:
+    """All parts, running. Raises LabError when one does not start; whatever was started is stopped then too."""
+    with ExitStack() as stack:
+        log.timed("Kafka's jars (from the cache after the first time)", kafka_jars)
+        log.timed("Kubernetes' binary (from the cache after the first time)", kube_binary)
+        kafka = _open(stack, log, "ZooKeeper and three brokers", KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER,)))
+        create_topic(kafka, REPLICAS)
+        prometheus = _open(stack, log, "Prometheus", monitoring(kafka))
+        kube = _open(stack, log, "Kubernetes API", KubeApi())
+        log.timed("custom resource definitions", lambda: _install(kube))
+        operator = _open(stack, log, "the operator", _start_operator(kube, operator_log))
+        yield Estate(kafka, prometheus, kube, operator)
+
+
+def describe(parts: Estate) -> dict[str, str]:
+    """What runs where, as label and text."""
+    if parts.kafka.network is None:
+        where = "three brokers and the clients on loopback (network namespaces need root)"
+    else:
+        where = "a network namespace for each broker and one for the clients, joined by a bridge"
+    return {"Kafka": "3.9.2 with ZooKeeper, quota window 11 x 1 s (Kafka's default)", "Network": where}
+
+
+def _open(stack: ExitStack, log: SetupLog, part: str, context: AbstractContextManager[T]) -> T:
+    return log.timed(part, lambda: stack.enter_context(context))
+
+
+def _install(kube: KubeApi) -> None:
+    kube.install_crds(CRDS)
+    kube.kubectl("create", "namespace", NAMESPACE)
+
+
+def _start_operator(kube: KubeApi, log_path: Path) -> Process:
+    log_path.unlink(missing_ok=True)
+    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE]
+    return process.start("operator", argv, log_path=log_path)

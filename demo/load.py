@@ -1,0 +1,72 @@
+"""The demo's clients: one producer a partition, all of one user, and what they delivered. Limits come from Kafka alone."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from demo.rates import ByteSeries, Sample
+from demo.script import HEALTHY_LEADERS, TOPIC, USER
+from lab.kafka import KafkaLab
+from lab.load import LoadClient, LoadPlan
+from lab.pacing import RateStep
+
+TRIAL_BYTES_PER_SECOND = 30_000_000
+_TRIAL_SECONDS = 9
+_TRIAL_SECONDS_COUNTED = 4  # the newest ones; in the first the brokers' code is still being compiled
+# A run ends its clients itself; this bounds them if it cannot.
+_LONGEST_RUN_SECONDS = 1800
+
+
+class Producers:
+    """The running producers. Rates are bytes per second that brokers acknowledged."""
+
+    def __init__(self, clients: Mapping[int, LoadClient]) -> None:
+        self._clients = clients
+
+    def series(self) -> dict[int, ByteSeries]:
+        """Partition -> everything delivered so far."""
+        return {
+            partition: ByteSeries(Sample(row.unix_seconds + 1, row.moved_bytes) for row in client.rows())
+            for partition, client in self._clients.items()
+        }
+
+    def history(self, seconds: int) -> dict[int, tuple[float, ...]]:
+        """Partition -> the rates of the last whole seconds, newest last."""
+        return {partition: tuple(float(row.moved_bytes) for row in client.rows()[-seconds:]) for partition, client in self._clients.items()}
+
+
+@contextmanager
+def producers(kafka: KafkaLab, offered_bytes_per_second: int, *, seconds: float = _LONGEST_RUN_SECONDS) -> Iterator[Producers]:
+    """One producer for each partition, each offering this rate, while the context is open."""
+    with ExitStack() as stack:
+        clients = {
+            partition: stack.enter_context(_client(kafka, partition, offered=offered_bytes_per_second, seconds=seconds))
+            for partition in HEALTHY_LEADERS
+        }
+        yield Producers(clients)
+
+
+def carried_without_quota(kafka: KafkaLab) -> float:
+    """What all producers together delivered when each offered 30 MB/s and nothing limited them, in bytes per second."""
+    with producers(kafka, TRIAL_BYTES_PER_SECOND, seconds=_TRIAL_SECONDS) as trial:
+        time.sleep(_TRIAL_SECONDS + 1)
+        series = trial.series()
+    start = max(one.end_seconds for one in series.values()) - 1 - _TRIAL_SECONDS_COUNTED
+    return sum(one.mean(start, _TRIAL_SECONDS_COUNTED) for one in series.values())
+
+
+def _client(kafka: KafkaLab, partition: int, *, offered: int, seconds: float) -> LoadClient:
+    plan = LoadPlan(
+        name=f"partition-{partition}-{offered}",
+        mode="produce",
+        bootstrap_servers=kafka.sasl_bootstrap_servers,
+        topic=TOPIC,
+        partitions=(partition,),
+        duration_seconds=seconds,
+        max_bytes=int(offered * seconds),
+        user=USER,
+        password=kafka.password(USER),
+        client_id=f"demo-{partition}",
+        steps=(RateStep(0, offered),),
+    )
+    return LoadClient(plan, kafka.run.path / "load", namespace=kafka.client_namespace)

@@ -1,0 +1,165 @@
+"""Plays the experiment: takes each phase's steps, lets it settle, measures it. It judges nothing and draws nothing.
+
+The order is fixed by `script`; what is started and stopped is in `estate`, `load` and `kafka_administrator`.
+"""
+
+import json
+import threading
+import time
+from contextlib import ExitStack
+from typing import Self
+
+from demo.board import HISTORY_SECONDS, Board
+from demo.brokers_count import counted_by_brokers
+from demo.declared import NAMESPACE, POLICY, declared_resources
+from demo.estate import Estate
+from demo.kafka_administrator import revive, set_fixed_quota
+from demo.load import Producers, producers
+from demo.outcome import MarkKind, PhaseResult, Reaction
+from demo.rates import ByteSeries, steady_mean
+from demo.scale import Scale, Windows
+from demo.script import LEADERS_AFTER_KILL, ORPHAN, VICTIM, Phase, Step, quota_of
+from demo.zookeeper_witness import ZooKeeperWitness
+from lab.errors import LabError
+
+# Kafka notices a killed broker after its session of 6 s; far beyond that something is wrong.
+_ELECTION_TIMEOUT_SECONDS = 30.0
+# Long enough for a lowering in safe steps, 30 s apart.
+_QUOTA_TIMEOUT_SECONDS = 75.0
+_READY_TIMEOUT_SECONDS = 30
+
+
+class Play:
+    """One run on a running estate; a context manager, because its producers must end with it."""
+
+    def __init__(self, parts: Estate, board: Board, witness: ZooKeeperWitness, *, scale: Scale, windows: Windows) -> None:
+        self._parts = parts
+        self._board = board
+        self._witness = witness
+        self._scale = scale
+        self._windows = windows
+        self._stack = ExitStack()
+        self._producers: Producers | None = None
+        self._killed_at = 0.0
+        self._steps = {
+            Step.SET_FIXED_QUOTA: self._set_fixed_quota,
+            Step.START_PRODUCERS: self._start_producers,
+            Step.KILL_BROKER: self._kill_broker,
+            Step.REVIVE_BROKER: self._revive_broker,
+            Step.APPLY_RESOURCES: self._apply_resources,
+            Step.PATCH_TO_MEAN: self._patch_to_mean,
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run_phase(self, phase: Phase) -> PhaseResult:
+        """Take the phase's steps, settle, measure, and put the result on the board."""
+        begin = time.time()
+        for step in phase.steps:
+            self._board.show_activity(phase, step.value)
+            self._steps[step]()
+        self._await_quota(phase)
+        self._wait(phase, "settling", self._windows.settle_seconds)
+        # Rows of the producers end with whole seconds.
+        measured_from = float(int(time.time()))
+        self._wait(phase, "measuring", self._windows.measure_seconds + 1)
+        result = self._measure(phase, begin, measured_from=measured_from)
+        self._board.show_result(result)
+        return result
+
+    def series(self) -> dict[int, ByteSeries]:
+        """Everything that the producers delivered so far."""
+        if self._producers is None:
+            raise RuntimeError("the producers were not started yet")
+        return self._producers.series()
+
+    def reaction(self) -> Reaction:
+        """How fast the last kill was answered, by ZooKeeper's own times."""
+        elected = self._witness.leader_elected_at(ORPHAN, other_than=VICTIM, after_seconds=self._killed_at)
+        corrected = 2 * self._scale.contract_bytes_per_second
+        committed = self._witness.quota_committed_at(corrected, after_seconds=self._killed_at)
+        return Reaction(self._killed_at, elected, committed)
+
+    def _measure(self, phase: Phase, begin: float, *, measured_from: float) -> PhaseResult:
+        length = self._windows.measure_seconds
+        return PhaseResult(
+            phase=phase,
+            begin_seconds=begin,
+            measured_from_seconds=measured_from,
+            measured_seconds=length,
+            leaders=self._witness.leaders(),
+            by_partition={partition: steady_mean(one, measured_from, length) for partition, one in self.series().items()},
+            quota=self._witness.quota(),
+            counted_by_brokers=counted_by_brokers(self._parts.prometheus, measured_from, length_seconds=length),
+        )
+
+    def _wait(self, phase: Phase, activity: str, seconds: float) -> None:
+        ends = time.time() + seconds
+        self._board.show_activity(phase, activity, ends_at_seconds=ends)
+        while (left := ends - time.time()) > 0:
+            time.sleep(min(1.0, left))
+            self._refuse_dead_operator()
+
+    def _await_quota(self, phase: Phase) -> None:
+        """Wait for the quota that the regime should bring; when it does not come, the phase is measured all the same and misses."""
+        quota = quota_of(phase, self._scale.contract_bytes_per_second)
+        self._board.show_activity(phase, f"waiting for the quota of {quota / 1e6:g} MB/s")
+        if not self._witness.wait_for_quota(quota, timeout_seconds=_QUOTA_TIMEOUT_SECONDS):
+            missing = f"no quota of {quota / 1e6:g} MB/s came within {_QUOTA_TIMEOUT_SECONDS:g} s; measuring what is there"
+            self._board.mark(time.time(), MarkKind.EVENT, missing)
+
+    def _refuse_dead_operator(self) -> None:
+        if not self._parts.operator.is_running():
+            code = self._parts.operator.exit_code
+            raise LabError(f"The operator ended with code {code} during the experiment.\n{self._parts.operator.log_tail()}")
+
+    def _set_fixed_quota(self) -> None:
+        self._command(f"kafka-configs: producer_byte_rate={self._scale.contract_bytes_per_second} for the user")
+        set_fixed_quota(self._parts.kafka, self._scale.contract_bytes_per_second)
+
+    def _start_producers(self) -> None:
+        running = producers(self._parts.kafka, self._scale.offered_bytes_per_second)
+        self._producers = self._stack.enter_context(running)
+        ended = threading.Event()
+        reader = threading.Thread(target=self._show_rates, args=(self._producers, ended), name="rates", daemon=True)
+        reader.start()
+        self._stack.callback(reader.join)
+        self._stack.callback(ended.set)
+
+    def _show_rates(self, running: Producers, ended: threading.Event) -> None:
+        while not ended.wait(1.0):
+            self._board.show_rates(running.history(HISTORY_SECONDS))
+
+    def _kill_broker(self) -> None:
+        self._killed_at = time.time()
+        self._board.mark(self._killed_at, MarkKind.KILL, Step.KILL_BROKER.value)
+        self._parts.kafka.broker(VICTIM).kill()
+        if not self._witness.wait_for_leader(ORPHAN, LEADERS_AFTER_KILL[ORPHAN], timeout_seconds=_ELECTION_TIMEOUT_SECONDS):
+            raise LabError(f"Kafka elected no new leader of partition {ORPHAN} within {_ELECTION_TIMEOUT_SECONDS:g} s after the kill.")
+
+    def _revive_broker(self) -> None:
+        self._command(f"broker {VICTIM} is started again")
+        revive(self._parts.kafka, VICTIM)
+
+    def _apply_resources(self) -> None:
+        self._command("kubectl apply -f examples/")
+        declared = declared_resources(self._parts.kafka, self._scale.contract_bytes_per_second)
+        self._kubectl("apply", "-f", "-", document=declared)
+        ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")
+        self._kubectl(*ready, "bbp", POLICY)
+        self._kubectl(*ready, "bt", "--all")
+
+    def _patch_to_mean(self) -> None:
+        patch = json.dumps({"spec": {"leaderScaling": {"method": "Mean"}}})
+        self._command(f"kubectl patch bbp {POLICY} --type merge -p '{patch}'")
+        self._kubectl("patch", "bbp", POLICY, "--type", "merge", "-p", patch)
+
+    def _kubectl(self, *arguments: str, document: str | None = None) -> None:
+        self._parts.kube.kubectl("-n", NAMESPACE, *arguments, input=document)
+
+    def _command(self, text: str) -> None:
+        self._board.mark(time.time(), MarkKind.COMMAND, text)
