@@ -15,7 +15,8 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, Incomplete, InvalidResource, NotFound, OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 
 _NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
-_REFUSED_UNDONE = (429, 503)  # by the server's own overload protection, before the request is looked at
+# The server's own overload protection, which refuses before it looks; a 503 may come from a proxy that lost the server half-way.
+_REFUSED_UNDONE = 429
 
 
 def failure_of(error: ApiException | HTTPError, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
@@ -69,7 +70,7 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
         return Incomplete(reason, f"{could_not} in one piece: the list expired while it was read ({said}). It is read again.")
     if status in (400, 413, 422):
         return InvalidResource(f"{could_not}: Kubernetes refuses what was sent ({status}): {said}")
-    if is_write and status not in _REFUSED_UNDONE and not _is_certificate_failure(said):
+    if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(said):
         return OutcomeUnknown(f"Kubernetes failed while Tidegate tried to {what} ({status}): {said}. It is read back first.")
     return Unreachable(reason, f"{could_not}: Kubernetes is busy or at fault itself ({status}): {said}. Tidegate tries again.")
 

@@ -1,0 +1,134 @@
+"""What the cache believes when watch and list disagree."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.kube.api import BUSINESS_TIERS, JsonObject
+from tidegate.kube.cache import ResourceCache, relist
+from tidegate.kube.memory import InMemoryKubernetes
+
+
+def tier(name: str, version: str = "1", **changed: object) -> JsonObject:
+    metadata = {
+        "namespace": "streaming",
+        "name": name,
+        "uid": f"uid-{name}",
+        "resourceVersion": version,
+        "managedFields": [{"manager": "kubectl"}],
+    }
+    return {"metadata": metadata, "spec": {"level": "L0"}, **changed}
+
+
+class Watched:
+    """A cache that counts how often it woke its reader."""
+
+    def __init__(self) -> None:
+        self.wakes = 0
+        self.now = 100.0
+        self.cache = ResourceCache(self._wake, monotonic=lambda: self.now)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def list(self, *items: JsonObject) -> None:
+        self.cache.replace_all(self.cache.begin_list(BUSINESS_TIERS), items)
+
+    def put(self, obj: JsonObject) -> None:
+        self.cache.put(BUSINESS_TIERS, obj)
+
+    def names(self) -> list[str]:
+        return [obj["metadata"]["name"] for obj in self.cache.snapshot(BUSINESS_TIERS)]
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_watch_events_alone_never_make_it_complete(watched: Watched) -> None:
+    watched.put(tier("a"))
+    assert (watched.names(), watched.cache.is_complete(BUSINESS_TIERS)) == (["a"], False)
+
+
+def test_the_age_of_a_list_counts_from_when_it_was_asked_for(watched: Watched) -> None:
+    start = watched.cache.begin_list(BUSINESS_TIERS)
+    watched.now += 7
+    watched.cache.replace_all(start, [])
+    assert watched.cache.list_age_seconds(BUSINESS_TIERS) == 7
+
+
+def test_a_list_drops_what_it_does_not_name_even_when_no_watch_said_so(watched: Watched) -> None:
+    watched.put(tier("ghost"))
+    watched.list(tier("a"))
+    assert watched.names() == ["a"]
+
+
+def test_what_the_watch_told_during_a_list_wins_over_the_list(watched: Watched) -> None:
+    watched.list(tier("changed"), tier("deleted"))
+    start = watched.cache.begin_list(BUSINESS_TIERS)
+    watched.put(tier("changed", "9", spec={"level": "L3"}))
+    watched.put(tier("created", "8"))
+    watched.cache.remove(BUSINESS_TIERS, "uid-deleted")
+    watched.cache.replace_all(start, [tier("changed"), tier("deleted")])
+    assert [(obj["metadata"]["name"], obj["spec"]["level"]) for obj in watched.cache.snapshot(BUSINESS_TIERS)] == [
+        ("changed", "L3"),
+        ("created", "L0"),
+    ]
+
+
+def test_a_later_list_wins_over_an_earlier_watch_event(watched: Watched) -> None:
+    watched.put(tier("a", "9", spec={"level": "L3"}))
+    watched.list(tier("a", "2"))
+    assert watched.cache.snapshot(BUSINESS_TIERS)[0]["spec"] == {"level": "L0"}
+
+
+def test_a_deleted_uid_never_comes_back(watched: Watched) -> None:
+    watched.put(tier("a"))
+    watched.cache.remove(BUSINESS_TIERS, "uid-a")
+    watched.put(tier("a", "0"))
+    watched.list(tier("a"))
+    assert watched.names() == []
+
+
+@pytest.mark.parametrize(
+    ("after", "wakes"),
+    [
+        (tier("a", "1", spec={"level": "L9"}), 0),
+        (tier("a", "2", status={"conditions": []}), 0),
+        (tier("a", "2", spec={"level": "L1"}), 1),
+        (tier("b", "2"), 1),
+    ],
+    ids=["same-version", "status-only", "spec", "another-object"],
+)
+def test_only_what_a_decision_could_depend_on_wakes(watched: Watched, after: JsonObject, wakes: int) -> None:
+    watched.list(tier("a"))
+    watched.wakes = 0
+    watched.put(after)
+    assert watched.wakes == wakes
+
+
+def test_a_list_that_says_the_same_wakes_nobody(watched: Watched) -> None:
+    watched.list(tier("a"))
+    watched.wakes = 0
+    watched.list(tier("a", "5"))
+    assert watched.wakes == 0
+
+
+def test_an_annotation_wakes(watched: Watched) -> None:
+    watched.list(tier("a"))
+    watched.wakes = 0
+    paused = tier("a", "2")
+    paused["metadata"]["annotations"] = {"tidegate.io/paused": "true"}
+    watched.put(paused)
+    assert watched.wakes == 1
+
+
+def test_a_failed_list_leaves_the_cache_as_it_is(watched: Watched) -> None:
+    kubernetes = InMemoryKubernetes()
+    kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "a", "namespace": "streaming"}, "spec": {}})
+    relist(watched.cache, kubernetes, BUSINESS_TIERS)
+    kubernetes.fail_with(TimeoutError())  # type: ignore[arg-type]
+    with pytest.raises(TimeoutError):
+        relist(watched.cache, kubernetes, BUSINESS_TIERS)
+    assert watched.names() == ["a"]

@@ -1,0 +1,70 @@
+"""Events are posted once for a while, fit the server, and never cost the control pass an exception or a wait per object."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller_logic.reasons import Reason
+from tidegate.errors import Unreachable
+from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+from tidegate.kube.event_recorder import EventRecorder
+from tidegate.kube.memory import InMemoryKubernetes
+
+TIER = ObjectRef(BUSINESS_TIERS, "streaming", "reporting", "uid-1")
+
+
+class Hands:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def kubernetes() -> InMemoryKubernetes:
+    return InMemoryKubernetes()
+
+
+@pytest.fixture
+def clock() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def recorder(kubernetes: InMemoryKubernetes, clock: Hands) -> EventRecorder:
+    return EventRecorder(kubernetes, monotonic=clock)
+
+
+def record(recorder: EventRecorder, message: str = "leaders moved") -> bool:
+    return recorder.record(TIER, "Normal", reason=Reason.LEADERS_MOVED, message=message)
+
+
+@pytest.mark.parametrize(("after_seconds", "posted"), [(599.0, 1), (600.0, 2)])
+def test_the_same_event_is_posted_again_only_after_a_while(
+    kubernetes: InMemoryKubernetes, recorder: EventRecorder, clock: Hands, after_seconds: float, posted: int
+) -> None:
+    record(recorder)
+    clock.now += after_seconds
+    record(recorder)
+    assert len(kubernetes.events) == posted
+
+
+@pytest.mark.parametrize("message", ["x" * 2000, "ä" * 2000])
+def test_a_long_message_is_cut_to_what_the_server_takes(kubernetes: InMemoryKubernetes, recorder: EventRecorder, message: str) -> None:
+    assert record(recorder, message)
+    note = kubernetes.events[0].note
+    assert 1000 < len(note.encode()) <= 1024
+    assert note.endswith("…")
+
+
+def test_an_outage_drops_events_counts_them_and_tries_none_for_a_while(
+    kubernetes: InMemoryKubernetes, recorder: EventRecorder, clock: Hands
+) -> None:
+    kubernetes.fail_with(Unreachable(Reason.LIST_INCOMPLETE, "Kubernetes did not answer."))
+    assert not record(recorder)
+    kubernetes.fail_with(None)
+    assert not record(recorder)
+    clock.now += 30
+    assert record(recorder)
+    assert (recorder.posted, recorder.dropped) == (1, 2)

@@ -1,0 +1,58 @@
+"""A failed request becomes the error that says whether it can have happened, and what to do."""
+
+from __future__ import annotations
+
+import pytest
+from kubernetes.client import ApiException
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
+
+from controller_logic.reasons import Reason
+from tidegate import errors
+from tidegate.kube.failures import failure_of
+
+
+def refused(status: int) -> ApiException:
+    return ApiException(status=status, reason="why", body='{"kind":"Status","message":"the words of the server"}')
+
+
+@pytest.mark.parametrize(
+    ("status", "on_read", "on_write"),
+    [
+        (401, errors.Unauthorized, errors.Unauthorized),
+        (403, errors.Unauthorized, errors.Unauthorized),
+        (404, errors.NotFound, errors.NotFound),
+        (409, errors.Conflict, errors.Conflict),
+        (410, errors.Incomplete, errors.Incomplete),
+        (422, errors.InvalidResource, errors.InvalidResource),
+        (429, errors.Unreachable, errors.Unreachable),
+        (500, errors.Unreachable, errors.OutcomeUnknown),
+        (503, errors.Unreachable, errors.OutcomeUnknown),
+        (504, errors.Unreachable, errors.OutcomeUnknown),
+    ],
+)
+def test_a_refusal_says_what_became_of_the_request(
+    status: int, on_read: type[errors.TidegateError], on_write: type[errors.TidegateError]
+) -> None:
+    for is_write, kind in ((False, on_read), (True, on_write)):
+        failure = failure_of(refused(status), what="read Lease a/b", reason=Reason.LIST_INCOMPLETE, is_write=is_write)
+        assert type(failure) is kind
+        assert "read Lease a/b" in failure.message
+        assert "the words of the server" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("error", "on_write"),
+    [
+        (ConnectTimeoutError("timed out"), errors.Unreachable),
+        (ReadTimeoutError(None, "/", "timed out"), errors.OutcomeUnknown),  # type: ignore[arg-type]
+        (ProtocolError("reset"), errors.OutcomeUnknown),
+    ],
+)
+def test_only_a_write_that_never_left_is_known_not_to_have_happened(error: HTTPError, on_write: type[errors.TidegateError]) -> None:
+    assert type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=True)) is on_write
+    assert type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=False)) is errors.Unreachable
+
+
+def test_an_untrusted_certificate_is_not_an_unknown_outcome() -> None:
+    error = ApiException(status=0, reason="SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
+    assert type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=True)) is errors.Unreachable

@@ -1,0 +1,115 @@
+"""A Lease has one writer at a time, whatever the clocks, the network and people do."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller_logic.reasons import Reason
+from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
+from tidegate.kube.lease import PolicyLease
+from tidegate.kube.memory import InMemoryKubernetes
+
+AWAY = Unreachable(Reason.LIST_INCOMPLETE, "Kubernetes did not answer.")
+
+
+class Hands:
+    """A clock that a test turns; replicas share it unless they are given their own."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def kubernetes() -> InMemoryKubernetes:
+    return InMemoryKubernetes()
+
+
+@pytest.fixture
+def clock() -> Hands:
+    return Hands()
+
+
+def replica(kubernetes: InMemoryKubernetes, clock: Hands, identity: str, wall: float = 0.0) -> PolicyLease:
+    return PolicyLease(kubernetes, identity, namespace="streaming", policy_name="orders", monotonic=clock, wall=lambda: wall + clock.now)
+
+
+def test_the_first_replica_holds_it_for_the_duration_less_the_margin(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    first = replica(kubernetes, clock, "a")
+    assert first.attend()
+    assert first.remaining_seconds() == 12.0
+    clock.now += 12.0
+    assert first.remaining_seconds() == 0.0
+
+
+def test_a_renewing_holder_is_never_replaced(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    for _ in range(40):
+        assert (first.attend(), second.attend()) == (True, False)
+        clock.now += 2.5
+
+
+def test_a_silent_holder_is_replaced_within_its_duration_and_a_renewal(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    first.attend()
+    died_at = clock.now
+    while not second.attend():
+        clock.now += 0.5
+        assert clock.now - died_at <= 15 + 5
+    assert (first.remaining_seconds(), second.holder) == (0.0, "b")
+
+
+@pytest.mark.parametrize("wall", [-1e6, 1e6])
+def test_the_remote_clock_does_not_matter(kubernetes: InMemoryKubernetes, clock: Hands, wall: float) -> None:
+    replica(kubernetes, clock, "a", wall=wall).attend()
+    assert not replica(kubernetes, clock, "b").attend()
+
+
+def test_a_lost_holder_knows_it_when_it_wakes_up(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    first.attend()
+    second.attend()
+    clock.now += 30
+    assert (second.attend(), first.attend()) == (True, False)
+    assert first.holder == "b"
+
+
+@pytest.mark.parametrize("error", [AWAY, OutcomeUnknown("The connection broke.")])
+def test_an_outage_lets_the_turn_run_out_and_then_come_back(kubernetes: InMemoryKubernetes, clock: Hands, error: TidegateError) -> None:
+    first = replica(kubernetes, clock, "a")
+    first.attend()
+    kubernetes.fail_with(error)
+    clock.now += 6
+    assert first.attend()
+    clock.now += 6
+    assert not first.attend()
+    kubernetes.fail_with(None)
+    clock.now += 5
+    assert first.attend()
+
+
+def test_a_missing_right_is_raised(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    kubernetes.fail_with(Unauthorized("no rights on leases"))
+    with pytest.raises(Unauthorized):
+        replica(kubernetes, clock, "a").attend()
+
+
+def test_a_lease_given_back_is_taken_at_the_next_look(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    first.attend()
+    assert first.release()
+    assert (first.remaining_seconds(), second.attend()) == (0.0, True)
+    assert not first.release()
+
+
+def test_a_lease_that_a_person_deleted_is_not_taken_while_its_holder_may_write(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    first.attend()
+    second.attend()
+    kubernetes._leases.clear()
+    clock.now += 6
+    assert not second.attend()
+    clock.now += 10
+    assert (second.attend(), first.remaining_seconds()) == (True, 0.0)
