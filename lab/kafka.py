@@ -135,8 +135,8 @@ class KafkaLab:
         return self.admin.leaders(topic)
 
     def wait_for_leaders(self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float = 30.0) -> None:
-        """Return once the partitions of `topic` are led exactly so."""
-        wait_until(lambda: self.leaders(topic) == leaders, f"leaders {dict(leaders)} of topic {topic}", timeout_seconds=timeout_seconds)
+        """Return once every running broker says that the partitions of `topic` are led exactly so."""
+        self.admin.wait_for_leaders(topic, leaders, timeout_seconds=timeout_seconds)
 
     def restore_preferred_leaders(self, topic: str, *, timeout_seconds: float = 60.0) -> None:
         """Return once the first replica of every partition leads it again, as after its creation; all brokers must run."""
@@ -177,7 +177,7 @@ class KafkaLab:
                 )
 
     def _is_led_as(self, topic: str, wanted: Mapping[int, int]) -> bool:
-        if self.leaders(topic) == wanted:
+        if self.admin.is_led_as(topic, wanted):
             return True
         self.admin.elect_preferred_leaders(topic)
         return False

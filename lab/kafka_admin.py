@@ -6,8 +6,9 @@ Every call makes a client of its own, so that a broker killed in between never l
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import ElectionType, KafkaException, Producer, TopicPartition
@@ -31,20 +32,22 @@ class KafkaAdmin:
         return str(self._metadata().cluster_id)
 
     def wait_for_brokers(self, broker_ids: Sequence[int]) -> None:
-        """Return once the cluster's metadata shows exactly these brokers."""
+        """Return once every broker that answers knows exactly these brokers."""
         wanted = set(broker_ids)
         wait_until(
-            lambda: set(self._metadata().brokers) == wanted, f"brokers {sorted(wanted)} in the metadata", timeout_seconds=_TIMEOUT_SECONDS
+            lambda: self._all_agree(lambda view: set(view.brokers) == wanted),
+            f"every broker to know brokers {sorted(wanted)}",
+            timeout_seconds=_TIMEOUT_SECONDS,
         )
 
     def create_topic(self, name: str, assignment: Sequence[Sequence[int]], *, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic with these replicas per partition, the preferred leader first, and return once every partition has a leader."""
+        """Create a topic with these replicas per partition, the preferred leader first; return once every broker knows its leaders."""
         topic = NewTopic(
             name, num_partitions=len(assignment), replica_assignment=[list(replicas) for replicas in assignment], config=dict(config or {})
         )
         client = self._client()
         client.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
-        wait_until(lambda: self._has_leaders(name, len(assignment)), f"leaders of topic {name}", timeout_seconds=_TIMEOUT_SECONDS)
+        self.wait_for_leaders(name, {number: replicas[0] for number, replicas in enumerate(assignment)}, timeout_seconds=_TIMEOUT_SECONDS)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; an unknown one is an error of Kafka's."""
@@ -52,11 +55,16 @@ class KafkaAdmin:
         client.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> broker that leads it; a partition without leader is left out, and so is everything of an unknown topic."""
-        partitions = self._metadata().topics
-        if topic not in partitions:
-            return {}
-        return {number: partition.leader for number, partition in partitions[topic].partitions.items() if partition.leader >= 0}
+        """Partition -> broker that leads it, as one broker knows it; without partitions that have no leader, empty for an unknown topic."""
+        return _leaders(self._metadata(), topic)
+
+    def wait_for_leaders(self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float) -> None:
+        """Return once every broker that answers says that the partitions of `topic` are led exactly so."""
+        wait_until(lambda: self.is_led_as(topic, leaders), f"leaders {dict(leaders)} of topic {topic}", timeout_seconds=timeout_seconds)
+
+    def is_led_as(self, topic: str, leaders: Mapping[int, int]) -> bool:
+        """Whether every broker that answers says so; brokers learn of a change one after the other."""
+        return self._all_agree(lambda view: _leaders(view, topic) == leaders)
 
     def preferred_leaders(self, topic: str) -> dict[int, int]:
         """Partition -> the first of its replicas, whoever leads now; KeyError for an unknown topic."""
@@ -75,8 +83,9 @@ class KafkaAdmin:
         client = self._client()
         client.alter_user_scram_credentials([upsertion])[user].result(_TIMEOUT_SECONDS)
 
-    def _has_leaders(self, topic: str, partitions: int) -> bool:
-        return len(self.leaders(topic)) == partitions
+    def _all_agree(self, holds: Callable[[Any], bool]) -> bool:
+        servers = [server for server in self._bootstrap_servers.split(",") if _listens(server)]
+        return bool(servers) and all(holds(KafkaAdmin(server)._metadata()) for server in servers)
 
     def _client(self) -> AdminClient:
         """A client; callers keep it until their answer is there, because a client that goes away cancels its requests."""
@@ -89,6 +98,21 @@ class KafkaAdmin:
             raise LabError(
                 f"No broker of {self._bootstrap_servers} answered a metadata request within {_TIMEOUT_SECONDS:g} s: {error}"
             ) from error
+
+
+def _leaders(view: Any, topic: str) -> dict[int, int]:
+    if topic not in view.topics:
+        return {}
+    return {number: partition.leader for number, partition in view.topics[topic].partitions.items() if partition.leader >= 0}
+
+
+def _listens(server: str) -> bool:
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def can_log_in(bootstrap_servers: str, user: str, *, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:

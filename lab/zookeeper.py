@@ -16,7 +16,7 @@ from lab.process import Process
 from lab.run_directory import RunDirectory
 from lab.waiting import wait_until
 
-_START_TIMEOUT_SECONDS = 30
+_START_TIMEOUT_SECONDS = 60
 _TICK_MILLISECONDS = 1000
 
 
