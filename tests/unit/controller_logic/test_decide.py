@@ -1,29 +1,154 @@
-"""The whole pass on small worlds: what ends up in the store."""
+"""Whose entity it is, who writes it too, and how much may be written."""
 
-from tests.unit.controller_logic.worlds import ALICE, MB, World, member, per_broker, per_partition, tier, topology
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from controller_logic.decision import MemberState, Memory
+from controller_logic.model import (
+    Contract,
+    DeletionPolicy,
+    LedgerRecord,
+    Mode,
+    QuotaKey,
+    RateForm,
+    WriteKind,
+)
+from controller_logic.reasons import Reason
+from tests.unit.controller_logic.worlds import (
+    ALICE,
+    BOB,
+    FETCH,
+    MB,
+    START_SECONDS,
+    World,
+    fixed_world,
+    many_world,
+    member,
+    per_broker,
+    policy,
+    report_of,
+    stored,
+    tier,
+)
 
 
-def test_a_contract_follows_the_leaders_when_a_broker_dies() -> None:
-    orders = {1: 1, 2: 1, 3: 1}
-    world = World((tier(member(ALICE, per_partition(10 * MB), "orders")),), topology=topology({"orders": orders}))
+def test_an_equal_quota_is_not_rewritten_but_recorded_so_that_it_can_be_given_back() -> None:
+    world = World((tier(member(ALICE, Contract(RateForm.PER_BROKER, request_percentage=50))),), policy=policy(max_removal_percent=100))
+    world.quotas = {ALICE: stored(ALICE, {QuotaKey.REQUEST_PERCENTAGE: "50.0"})}
+    decision = world.run()
+    assert [(write.kind, dict(write.values)) for write in decision.writes] == [(WriteKind.RECORD, {})]
+    world.tiers = ()
+    world.after(60)
+    assert world.text(ALICE, QuotaKey.REQUEST_PERCENTAGE) == "50.0"
+    assert world.quotas[ALICE].ledger is None
+
+
+def test_foreign_content_stops_its_own_entity_only() -> None:
+    world = World((tier(member(ALICE, per_broker(MB)), member(BOB, per_broker(MB))),))
+    world.quotas = {ALICE: replace(stored(ALICE), version=3, problem="bad JSON")}
+    decision = world.run()
+    assert report_of(decision, ALICE).state is MemberState.FOREIGN_CONTENT
+    assert [write.entity for write in decision.writes] == [BOB]
+
+
+def test_another_policys_record_is_left_alone() -> None:
+    world = fixed_world(MB)
+    world.quotas = {ALICE: replace(stored(ALICE, {FETCH: "5000"}), ledger=LedgerRecord(ALICE, "other/policy", "u", {}))}
+    decision = world.run()
+    assert not decision.writes
+    assert [note.reason for note in decision.notes] == [Reason.CLUSTER_ALREADY_MANAGED]
+
+
+def test_the_later_of_two_members_with_one_entity_changes_nothing() -> None:
+    world = World((tier(member(ALICE, per_broker(5 * MB))), tier(member(ALICE, per_broker(7 * MB)), key="streaming/late")))
+    decision = world.run()
+    assert world.text(ALICE) == "5000000"
+    assert [report.state for report in decision.members] == [MemberState.CONTRACT, MemberState.OVERLAPPING]
+
+
+def test_a_fight_ends_after_two_repairs_and_begins_again_only_after_a_back_off() -> None:
+    world = fixed_world(10 * MB)
     world.run()
-    assert world.text(ALICE) == "10000000"
-    world.topology = topology({"orders": {1: 2, 2: 1}}, brokers=(1, 2))
-    world.after(15)
-    assert world.text(ALICE) == "20000000"
+    repaired_at = []
+    for _ in range(4 * 60):
+        world.someone_sets(ALICE, "5000000")
+        decision = world.after(60)
+        if world.text(ALICE) == "10000000":
+            repaired_at.append(round((world.now_seconds - START_SECONDS) / 60))
+    assert repaired_at[:2] == [1, 2]
+    assert [later - earlier for earlier, later in pairwise(repaired_at[1:])][:3] == [16, 31, 61]
+    assert report_of(decision, ALICE).state is MemberState.CONTENDED
 
 
-def test_an_edited_contract_goes_down_in_safe_steps() -> None:
-    world = World((tier(member(ALICE, per_broker(50 * MB))),))
+def test_a_quiet_spell_forgives_earlier_repairs() -> None:
+    world = fixed_world(10 * MB)
     world.run()
-    world.tiers = (tier(member(ALICE, per_broker(1 * MB))),)
-    seen = [world.text(ALICE)]
-    world.now_seconds += 60
-    while True:
-        decision = world.run()
-        seen.append(world.text(ALICE))
-        if decision.next_pass_in_seconds is None:
-            break
-        world.now_seconds += decision.next_pass_in_seconds
-    assert [int(text or 0) for text in seen] == [50 * MB, 25 * MB, 12500000, 6250000, 3125000, 1562500, MB]
-    assert not world.after(100).writes
+    for _ in range(3):
+        world.someone_sets(ALICE, "5000000")
+        world.after(60)
+        assert world.text(ALICE) == "10000000"
+        world.after(16 * 60)
+
+
+def test_a_deleted_policy_gives_everything_back_uncapped_and_without_leaders() -> None:
+    world = many_world()
+    world.run()
+    world.policy, world.topology, world.tiers = policy(deleting=True), None, None
+    assert not world.after(60).finished_deleting
+    assert {text for quota in (world.quotas or {}).values() for text in quota.values.values()} == set()
+    assert world.after(1).finished_deleting
+
+
+def test_a_policy_deleted_with_keep_leaves_quotas_and_drops_its_records() -> None:
+    world = fixed_world(MB)
+    world.run()
+    world.policy = policy(deleting=True, deletion=DeletionPolicy.KEEP)
+    decision = world.after(60)
+    assert [(write.kind, dict(write.values), write.ledger) for write in decision.writes] == [(WriteKind.RECORD, {}, None)]
+    assert world.text(ALICE) == "1000000"
+    assert world.after(1).finished_deleting
+
+
+@pytest.mark.parametrize("frozen", [{"paused": True}, {"mode": Mode.OBSERVE}])
+def test_a_frozen_policy_writes_nothing_even_when_it_is_deleted(frozen: dict[str, object]) -> None:
+    world = fixed_world(MB)
+    world.run()
+    world.policy = policy(deleting=True, **frozen)
+    decision = world.after(60)
+    assert (decision.writes, decision.finished_deleting) == ((), True)
+    assert "tidegate restore" in decision.notes[0].message
+
+
+def test_observe_shows_what_it_would_write() -> None:
+    world = fixed_world(MB, mode=Mode.OBSERVE)
+    decision = world.run()
+    assert not decision.writes
+    assert [write.values for write in decision.would_write] == [{FETCH: "1000000"}]
+    assert report_of(decision, ALICE).quota == {}
+
+
+def test_raises_leave_a_fifth_of_the_budget_to_lowerings_and_the_rest_waits() -> None:
+    world = many_world()
+    world.run()
+    members = world.tiers[0].members if world.tiers else ()
+    raised = [replace(item, contract=per_broker(2 * MB)) for item in members[:8]]
+    lowered = [replace(item, contract=per_broker(MB * 3 // 4)) for item in members[8:]]
+    world.tiers = (tier(*raised, *lowered),)
+    world.policy = policy(notifications_per_quarter_hour=5)
+    decision = world.after(60)
+    assert [write.kind for write in decision.writes] == [WriteKind.LOWERING] * 2 + [WriteKind.RAISE] * 2
+    assert decision.deferred_writes == 6
+    assert decision.next_pass_in_seconds == pytest.approx(900)
+
+
+def test_a_restart_recovers_the_budget_from_the_ledger() -> None:
+    world = many_world()
+    world.run()
+    members = world.tiers[0].members if world.tiers else ()
+    world.tiers = (tier(*[replace(item, contract=per_broker(2 * MB)) for item in members]),)
+    world.policy = policy(notifications_per_quarter_hour=5)
+    assert len(world.after(60).writes) == 4
+    world.memory = Memory()
+    assert not world.after(60).writes

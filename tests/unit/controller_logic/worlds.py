@@ -7,6 +7,7 @@ from controller_logic.decide import decide, settle
 from controller_logic.decision import Decision, MemberReport, Memory
 from controller_logic.model import (
     Contract,
+    Default,
     Entity,
     Level,
     Member,
@@ -25,6 +26,7 @@ FETCH = QuotaKey.CONSUMER_BYTE_RATE
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 MB = 1_000_000
 ALICE = Entity("alice")
+DEFAULT_USER = Entity(Default.DEFAULT)
 BOB = Entity("bob")
 START_SECONDS = 1_000_000.0
 
@@ -130,3 +132,31 @@ class World:
 
 def report_of(decision: Decision, entity: Entity) -> MemberReport:
     return next(report for report in decision.members if report.entity == entity)
+
+
+def orders_world(**changes: object) -> World:
+    """Alice is promised 10 MB/s per partition of three partitions on three brokers."""
+    promised = tier(member(ALICE, per_partition(10 * MB), "orders"))
+    return World((promised,), policy=policy(**changes), topology=topology({"orders": {1: 1, 2: 1, 3: 1}}))
+
+
+def fixed_world(rate: int, **changes: object) -> World:
+    """Alice is promised this many bytes per second on every broker."""
+    return World((tier(member(ALICE, per_broker(rate))),), policy=policy(**changes))
+
+
+def many_world(count: int = 10) -> World:
+    """So many users with 1 MB/s per broker each."""
+    return World((tier(*[member(Entity(f"user-{number}"), per_broker(MB)) for number in range(count)]),))
+
+
+def run_to_the_end(world: World) -> list[str | None]:
+    """Pass after pass until nothing is due; what stood after each for Alice."""
+    seen = []
+    for _ in range(60):
+        decision = world.run()
+        seen.append(world.text(ALICE))
+        if decision.next_pass_in_seconds is None:
+            return seen
+        world.now_seconds += decision.next_pass_in_seconds
+    raise AssertionError(f"still not at rest: {seen}")
