@@ -12,8 +12,8 @@ import structlog
 from kubernetes.client import ApiClient
 
 from tidegate.control.clock import Clock
-from tidegate.control.connection import open_cluster
 from tidegate.control.manager import Manager
+from tidegate.control.open_cluster import open_cluster
 from tidegate.control.publication import KubernetesPublisher
 from tidegate.control.report import Reporter
 from tidegate.control.vital_signs import VitalSigns

@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tidegate.control.credentials import SecretData, brokers_connection, zookeeper_connection
+from tidegate.control.credentials import SecretData
 from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.errors import NotFound
-from tidegate.kafka.topology import KafkaTopology
-from tidegate.kafka.zookeeper_session import ZooKeeperSession
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
 from tidegate.resources.text import SecretRef
@@ -28,14 +25,6 @@ class OpenCluster(Protocol):
     """Connects to a cluster; a test hands in its own."""
 
     def __call__(self, spec: KafkaSpec, *, zookeeper_secret: SecretData, client_secret: SecretData, folder: Path) -> KafkaCluster: ...
-
-
-def open_cluster(spec: KafkaSpec, *, zookeeper_secret: SecretData, client_secret: SecretData, folder: Path) -> KafkaCluster:
-    """The real thing. Neither side is contacted before its first use."""
-    zookeeper = zookeeper_connection(spec, zookeeper_secret, folder)
-    brokers = brokers_connection(spec, client_secret, folder)
-    store = ZooKeeperQuotaStore(ZooKeeperSession(zookeeper))
-    return KafkaCluster(zookeeper.connect, store, KafkaTopology(brokers, topic_names=store.topic_names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +76,11 @@ class Connection:
         cluster = self._opener(
             wanted.spec, zookeeper_secret=wanted.zookeeper_secret, client_secret=wanted.client_secret, folder=self._folder
         )
-        cluster.store.watch(self._wake)
+        try:
+            cluster.store.watch(self._wake)
+        except TidegateError:
+            cluster.close()
+            raise
         return cluster
 
     def _secrets_are_old(self) -> bool:
@@ -111,7 +104,7 @@ class Connection:
             return {}
         try:
             return dict(self._kubernetes.read_secret(self._namespace, reference.name))
-        except NotFound:
+        except TidegateError:
             if known is None:
                 raise
             return known

@@ -1,0 +1,110 @@
+"""A whole operator in memory: Kubernetes, ZooKeeper and leaders are twins, and the clock is turned by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller_logic.model import Entity, QuotaKey, TopicLeaders, Topology
+from tidegate.control.clock import Clock
+from tidegate.control.controller import Controller
+from tidegate.control.kafka_cluster import KafkaCluster
+from tidegate.control.publication import KubernetesPublisher
+from tidegate.control.report import Reporter
+from tidegate.control.vital_signs import VitalSigns
+from tidegate.control.world import KINDS, World
+from tidegate.kafka.memory_store import MemoryQuotaStore
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate.kube.cache import ResourceCache, relist
+from tidegate.kube.event_recorder import EventRecorder
+from tidegate.kube.memory import InMemoryKubernetes
+from tidegate.kube.status_writer import StatusWriter
+from tidegate.settings import Settings
+from tidegate.telemetry import Telemetry
+
+ALICE = Entity(user="alice")
+
+
+@dataclass
+class Leaders:
+    """A TopologySource whose leaders a test sets; a set `error` is raised instead."""
+
+    leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
+    brokers: frozenset[int] = frozenset({1, 2, 3})
+    error: Exception | None = None
+
+    def read(self, patterns: Collection[str]) -> Topology:
+        if self.error is not None:
+            raise self.error
+        return Topology(0.0, self.brokers, {name: TopicLeaders(spread) for name, spread in self.leaders.items() if name in patterns})
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Stage:
+    """One operator process and the world around it. `restart` forgets all that a process keeps in memory."""
+
+    kubernetes: Any = field(default_factory=InMemoryKubernetes)
+    store: Any = field(default_factory=lambda: MemoryQuotaStore(topics=["acc"]))
+    leaders: Leaders = field(default_factory=Leaders)
+    now: float = 1_000_000.0
+    may_write: bool = True
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
+        self.telemetry = Telemetry()
+        self.cache = ResourceCache(lambda: None, monotonic=lambda: self.now)
+        writer = StatusWriter(self.kubernetes, wall=lambda: self.now)
+        recorder = EventRecorder(self.kubernetes, monotonic=lambda: self.now)
+        publisher = KubernetesPublisher(writer, recorder, cache=self.cache, telemetry=self.telemetry)
+        self.world = World(
+            Settings(), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
+            VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders),
+        )  # fmt: skip
+        self.controllers: dict[str, Controller] = {}
+
+    def run(self, name: str = "orders", *, relisted: bool = True) -> float:
+        """One pass over the policy, on fresh lists."""
+        if relisted:
+            for kind in KINDS:
+                relist(self.cache, self.kubernetes, kind)
+        key = f"streaming/{name}"
+        if key not in self.controllers:
+            self.controllers[key] = Controller(key, self.world, may_write=lambda: self.may_write, wake=lambda: None)
+        return self.controllers[key].pass_once()
+
+    def policy(
+        self, name: str = "orders", *, created: str = "2026-01-01T00:00:00Z", annotations: dict[str, str] | None = None, **spec: Any
+    ) -> ObjectRef:
+        kafka = {"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk:2181"}}
+        metadata = {"name": name, "namespace": "streaming", "annotations": annotations or {}}
+        made = self.kubernetes.create(
+            BROKER_BANDWIDTH_POLICIES, {"metadata": metadata, "spec": {"mode": "Enforce", "kafka": kafka, **spec}}
+        )
+        ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made)
+        self.kubernetes.edit(ref, lambda raw: raw["metadata"].update(creationTimestamp=created))
+        return ref
+
+    def tier(self, name: str = "gold", *, user: str = "alice", rate: str = "10M", policy: str = "orders") -> ObjectRef:
+        member = {"name": user, "user": user, "topics": ["acc"], "contract": {"perPartition": {"produce": rate}}}
+        spec = {"policyRef": {"name": policy}, "level": "L0", "members": [member]}
+        made = self.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": name, "namespace": "streaming"}, "spec": spec})
+        return ObjectRef.of(BUSINESS_TIERS, made)
+
+    def produce(self, entity: Entity = ALICE) -> str | None:
+        """The produce quota that stands in ZooKeeper."""
+        text: str | None = self.store.read([entity])[entity].values.get(QuotaKey.PRODUCER_BYTE_RATE)
+        return text
+
+    def condition(self, ref: ObjectRef, kind: str = "Ready") -> tuple[str, str]:
+        conditions = self.kubernetes.get(ref)["status"]["conditions"]
+        return next((entry["status"], entry["reason"]) for entry in conditions if entry["type"] == kind)
+
+    def event_reasons(self) -> list[str]:
+        return [event.reason for event in self.kubernetes.events]

@@ -1,0 +1,212 @@
+"""One policy from resources to znodes and status, level-triggered, on in-memory twins."""
+
+from typing import Any
+
+import pytest
+
+from controller_logic.model import QuotaKey
+from controller_logic.reasons import Reason
+from tests.unit.control.stage import ALICE, Stage
+from tidegate.control.ownership import RESTORE_FINALIZER
+from tidegate.errors import NotFound, Unreachable
+
+
+def test_a_contract_stands_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    stage.run()
+    assert stage.produce() == "10000000"
+    assert stage.condition(policy) == ("True", "InSync")
+    assert stage.condition(tier) == ("True", "Contract")
+    assert stage.kubernetes.get(tier)["status"]["members"][0]["quota"] == {"produce": 10_000_000}
+
+
+def test_a_pass_that_changes_nothing_writes_nothing_anywhere(stage: Stage) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    stage.run()
+    before = (stage.store.transactions, stage.kubernetes.get(policy), stage.kubernetes.get(tier), len(stage.kubernetes.events))
+    stage.now += 15
+    stage.run()
+    assert (stage.store.transactions, stage.kubernetes.get(policy), stage.kubernetes.get(tier), len(stage.kubernetes.events)) == before
+
+
+def test_a_restarted_operator_that_finds_all_well_says_nothing(stage: Stage) -> None:
+    stage.policy(), stage.tier()
+    stage.run()
+    before = (stage.store.transactions, len(stage.kubernetes.events))
+    stage.restart()
+    stage.run()
+    assert (stage.store.transactions, len(stage.kubernetes.events)) == before
+
+
+def test_quotas_follow_the_leaders_when_a_broker_dies(stage: Stage) -> None:
+    stage.policy(), stage.tier()
+    stage.run()
+    stage.leaders.leaders, stage.leaders.brokers = {"acc": {1: 2, 2: 1}}, frozenset({1, 2})
+    assert stage.controllers["streaming/orders"].leaders_moved()
+    stage.run()
+    assert stage.produce() == "20000000"
+    assert "LeadersMoved" in stage.event_reasons()
+
+
+@pytest.mark.parametrize("which", ["zookeeper", "brokers"])
+def test_an_input_that_is_away_holds_every_quota_and_says_so(stage: Stage, which: str) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    stage.run()
+    stage.kubernetes.delete(tier)
+    reason = Reason.ZOOKEEPER_UNREACHABLE if which == "zookeeper" else Reason.BROKERS_UNREACHABLE
+    error = Unreachable(reason, "10.0.0.1 does not answer.")
+    if which == "zookeeper":
+        stage.store.faults.fail_next(error)
+    else:
+        stage.leaders.error = error
+    next_in_seconds = stage.run()
+    assert stage.produce() == "10000000"
+    assert stage.condition(policy) == ("False", reason.value)
+    assert stage.condition(policy, "ClusterReachable") == ("False", reason.value)
+    assert next_in_seconds <= 15.0
+
+
+def test_an_incomplete_list_of_tiers_gives_nothing_back(stage: Stage) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    stage.run()
+    stage.kubernetes.delete(tier)
+    stage.cache.remove(tier.kind, tier.uid)
+    stage.now += stage.world.settings.list_stale_after_seconds + 1
+    stage.run(relisted=False)
+    assert stage.produce() == "10000000"
+    assert stage.condition(policy) == ("False", "ListIncomplete")
+
+
+def _break(raw: dict[str, Any]) -> None:
+    raw["spec"]["level"] = "L9"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_tier_that_does_not_read_is_held_and_never_taken_for_absent(stage: Stage, restarted: bool) -> None:
+    policy, gold, silver = stage.policy(), stage.tier(), stage.tier("silver", user="bob", rate="5M")
+    stage.run()
+    stage.kubernetes.edit(gold, _break)
+    if restarted:
+        stage.restart()
+    stage.run()
+    assert stage.produce() == "10000000"
+    assert stage.condition(gold) == ("False", "InvalidSpec")
+    assert stage.condition(silver) == ("True", "Contract")
+    assert stage.condition(policy) == ("True", "InSync")
+
+
+def test_a_deleted_tier_is_given_back_exactly(stage: Stage) -> None:
+    stage.policy(removal={"maxPercentPerPass": 100})
+    stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "70000000"})
+    tier = stage.tier(rate="90M")
+    stage.run()
+    assert stage.produce() == "90000000"
+    stage.kubernetes.delete(tier)
+    for _ in range(3):
+        stage.now += 40
+        stage.run()
+    assert stage.produce() == "70000000"
+
+
+def test_too_many_removals_wait_for_a_person_who_names_the_count(stage: Stage) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    stage.run()
+    stage.kubernetes.delete(tier)
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == ("10000000", ("False", "RemovalHeld"))
+    stage.kubernetes.edit(policy, lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/confirm-removal": "1"}))
+    stage.run()
+    assert stage.produce() is None
+
+
+def test_observe_writes_nothing_to_kafka_and_takes_no_finalizer(stage: Stage) -> None:
+    policy, tier = stage.policy(mode="Observe"), stage.tier()
+    before = stage.store.transactions
+    stage.run()
+    assert stage.store.transactions == before
+    assert stage.condition(policy) == ("True", "Observing")
+    assert stage.condition(tier) == ("True", "Observing")
+    assert "finalizers" not in stage.kubernetes.get(policy)["metadata"]
+
+
+def test_paused_freezes_everything_and_says_so(stage: Stage) -> None:
+    policy = stage.policy(annotations={"tidegate.io/paused": "true"})
+    stage.tier()
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
+
+
+def test_without_its_lease_a_replica_writes_no_quota(stage: Stage) -> None:
+    policy = stage.policy()
+    stage.tier()
+    stage.may_write = False
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == (None, ("False", "NotLeader"))
+
+
+@pytest.mark.parametrize(("deletion", "left"), [("Restore", None), ("Keep", "10000000")])
+def test_a_deleted_policy_goes_and_leaves_what_its_deletion_says(stage: Stage, deletion: str, left: str | None) -> None:
+    policy = stage.policy(deletion=deletion)
+    stage.tier()
+    stage.run()
+    assert RESTORE_FINALIZER in stage.kubernetes.get(policy)["metadata"]["finalizers"]
+    stage.kubernetes.delete(policy)
+    stage.run()
+    with pytest.raises(NotFound):
+        stage.kubernetes.get(policy)
+    assert stage.produce() == left
+    assert stage.store.facts().owner_policy_key is None
+    assert not stage.store.ledger_entities()
+
+
+def test_deletion_ends_after_the_deadline_although_zookeeper_is_away(stage: Stage) -> None:
+    policy = stage.policy()
+    stage.tier()
+    stage.run()
+    stage.kubernetes.delete(policy)
+    for wait_seconds in (0, stage.world.settings.restore_deadline_seconds + 1):
+        stage.now += wait_seconds
+        stage.store.faults.fail_next(Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "zk:2181 does not answer."))
+        stage.run()
+    with pytest.raises(NotFound):
+        stage.kubernetes.get(policy)
+    assert "RestoreIncomplete" in stage.event_reasons()
+    assert stage.store.facts().owner_policy_key == "streaming/orders"
+
+
+def test_the_younger_of_two_policies_on_one_cluster_changes_nothing(stage: Stage) -> None:
+    older = stage.policy()
+    younger = stage.policy("late", created="2026-02-01T00:00:00Z")
+    stage.tier()
+    stage.tier("other", user="bob", policy="late")
+    for name in ("orders", "late"):
+        stage.run(name)
+    assert stage.condition(older) == ("True", "InSync")
+    assert stage.condition(younger) == ("False", "ClusterAlreadyManaged")
+
+
+@pytest.mark.parametrize("spec", [{"leaderScaling": {"method": "Adaptive"}}, {"mode": "Maybe"}])
+def test_a_policy_that_cannot_be_acted_on_says_so_and_changes_nothing(stage: Stage, spec: dict[str, Any]) -> None:
+    policy, tier = stage.policy(**spec), stage.tier()
+    stage.run()
+    assert (stage.produce(), stage.condition(policy), stage.condition(tier)) == (None, ("False", "InvalidSpec"), ("False", "InvalidSpec"))
+
+
+def test_a_lowering_goes_down_in_steps_that_status_shows(stage: Stage) -> None:
+    stage.policy()
+    tier = stage.tier(rate="50M")
+    stage.run()
+    stage.now += 60
+
+    def lower(raw: dict[str, Any]) -> None:
+        raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "1M"
+
+    stage.kubernetes.edit(tier, lower)
+    next_in_seconds = stage.run()
+    assert stage.produce() == "25000000"
+    assert stage.condition(tier) == ("False", "Stepping")
+    assert 0 < next_in_seconds <= 15.0
+    for _ in range(8):
+        stage.now += 31
+        stage.run()
+    assert (stage.produce(), stage.condition(tier)) == ("1000000", ("True", "Contract"))
