@@ -4,11 +4,11 @@ Addresses and credentials given on the command line win over those of the policy
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import ValidationError
 
@@ -16,7 +16,7 @@ from tidegate.commands.policy_source import PolicySource
 from tidegate.commands.secret_file import SecretData, read_secret_file
 from tidegate.commands.surroundings import Surroundings
 from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.errors import InvalidResource
+from tidegate.errors import InvalidResource, TidegateError
 from tidegate.kafka.znodes import ZnodeTree
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
@@ -54,6 +54,27 @@ def opened_tree(around: Surroundings, source: PolicySource | None, options: Acce
     spec, secret = _spec(source, options), _zookeeper_secret(source, options)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, closing(around.open_tree(spec, secret, folder=Path(folder))) as tree:
         yield tree
+
+
+@runtime_checkable
+class KnowsCallbacks(Protocol):
+    """A topology that can tell which brokers replaced Kafka's quotas by a plugin: broker -> class name."""
+
+    def quota_callbacks(self) -> Mapping[int, str]: ...
+
+
+def callback_warnings(cluster: KafkaCluster) -> tuple[str, ...]:
+    """One sentence a broker that ignores every user and client quota; none where the brokers do not tell."""
+    if not isinstance(cluster.topology, KnowsCallbacks):
+        return ()
+    try:
+        callbacks = cluster.topology.quota_callbacks()
+    except TidegateError:
+        return ()
+    return tuple(
+        f"Broker {broker} has client.quota.callback.class={name}: it ignores every quota of users and client ids."
+        for broker, name in sorted(callbacks.items())
+    )
 
 
 def live_brokers(tree: ZnodeTree) -> int | None:

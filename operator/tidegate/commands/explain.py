@@ -10,7 +10,7 @@ from controller_logic.decide import decide
 from controller_logic.decision import MemberReport, Memory
 from controller_logic.model import Entity, StoredQuota
 from tidegate.commands import options
-from tidegate.commands.cluster_access import AccessOptions, live_brokers, opened_cluster, opened_tree
+from tidegate.commands.cluster_access import AccessOptions, callback_warnings, live_brokers, opened_cluster, opened_tree
 from tidegate.commands.explain_document import explain_document
 from tidegate.commands.explain_page import show_explanation
 from tidegate.commands.explanation import Subject, explain_client, nothing_is_metered, unreadable
@@ -93,7 +93,7 @@ def _from_policy(around: Surroundings, wanted: PolicyOptions, access: AccessOpti
         decision, _ = decide(observation, Memory())
         held = tuple(f"{hold.reason.value}: {hold.message}" for hold in decision.holds)
         brokers = len(observation.topology.brokers) if observation.topology else None
-        return Known(cluster.store.read_everything(), brokers, decision.members, (*held, *source.remarks()))
+        return Known(cluster.store.read_everything(), brokers, decision.members, (*held, *source.remarks(), *callback_warnings(cluster)))
 
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:

@@ -21,14 +21,15 @@ NAMESPACE = "streaming"
 class FixedTopology:
     """Leaders as a test says."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, callbacks: Mapping[int, str]) -> None:
         self.topology = topology
+        self.callbacks = callbacks
 
     def read(self, patterns: Collection[str]) -> Topology:
         return self.topology
 
     def quota_callbacks(self) -> Mapping[int, str]:
-        return {}
+        return self.callbacks
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -64,6 +65,7 @@ class World:
     store: MemoryQuotaStore = field(default_factory=MemoryQuotaStore)
     kubernetes: InMemoryKubernetes = field(default_factory=InMemoryKubernetes)
     leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
+    callbacks: dict[int, str] = field(default_factory=dict)
     now: float = 1_000_000.0
     waits: list[float] = field(default_factory=list)
     during_wait: Callable[[], None] = lambda: None
@@ -75,7 +77,7 @@ class World:
 
     def topology(self) -> FixedTopology:
         topics = {name: TopicLeaders(leaders) for name, leaders in self.leaders.items()}
-        return FixedTopology(Topology(self.now, frozenset({1, 2, 3}), topics))
+        return FixedTopology(Topology(self.now, frozenset({1, 2, 3}), topics), self.callbacks)
 
     def run(self, *arguments: str, standard_input: str = "") -> Answer:
         """Run one command as the process would."""
