@@ -1,0 +1,196 @@
+"""The store on a real ZooKeeper keeps the promise, with bulk reads and without, and through lost connections, expired sessions and ACLs."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+from controller_logic.model import Entity, QuotaKey
+from lab.waiting import wait_until
+from lab.zookeeper import DigestLogin, ZooKeeperLab
+from tests.contract.quota_store_contract import ALICE, ALICE_APP, CLUSTER, OtherWriter, QuotaStoreContract, elect, first, lay_out_kafka
+from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kafka.connection_settings import SaslLogin, SaslMechanism, ZooKeeperConnection
+from tidegate.kafka.faulty_tree import FaultyTree
+from tidegate.kafka.zookeeper_session import ZooKeeperSession
+from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore, open_zookeeper_store
+
+pytestmark = pytest.mark.integration
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+
+
+class KazooWriter:
+    """Kafka and its tools on a real ZooKeeper."""
+
+    def __init__(self, client: KazooClient) -> None:
+        self._client = client
+
+    def get(self, path: str) -> bytes | None:
+        return self._client.get(path)[0] if self._client.exists(path) else None
+
+    def put(self, path: str, data: bytes) -> None:
+        self._client.ensure_path(path)
+        self._client.set(path, data)
+
+    def delete(self, path: str) -> None:
+        if self._client.exists(path):
+            self._client.delete(path)
+
+    def children(self, path: str) -> list[str]:
+        return self._client.get_children(path)
+
+
+@pytest.fixture
+def client(chroot: str) -> Iterator[KazooClient]:
+    started = KazooClient(chroot)
+    started.start()
+    yield started
+    started.stop()
+    started.close()
+
+
+@pytest.fixture
+def kafka(client: KazooClient) -> OtherWriter:
+    writer = KazooWriter(client)
+    lay_out_kafka(writer)
+    return writer
+
+
+@pytest.fixture
+def session(chroot: str, kafka: OtherWriter) -> Iterator[ZooKeeperSession]:
+    opened = ZooKeeperSession(ZooKeeperConnection(chroot))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def faults(session: ZooKeeperSession) -> FaultyTree:
+    return FaultyTree(session)
+
+
+class TestZooKeeperStore(QuotaStoreContract):
+    """All of the contract, with MultiRead."""
+
+
+def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSession, kafka: OtherWriter) -> None:
+    kafka.put("/config/users/alice", b"{}")
+    paths = ["/config/users/alice", "/config/users/nobody", "/config/users"]
+    expected = session.read(paths), session.children(paths)
+    session._knows_multi_read = False
+    assert (session.read(paths), session.children(paths)) == expected
+    assert expected[0][1] is None
+
+
+def test_who_watches_is_woken_by_brokers_and_elections(session: ZooKeeperSession, kafka: OtherWriter) -> None:
+    woken = threading.Event()
+    session.watch(woken.set)
+    kafka.put("/brokers/ids/1", b"{}")
+    assert woken.wait(5)
+    woken.clear()
+    elect(kafka)
+    assert woken.wait(5)
+
+
+def test_silence_names_every_address_and_what_became_of_it() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        store = open_zookeeper_store(ZooKeeperConnection(f"127.0.0.1:{port},nowhere.invalid:2181/kafka", start_timeout_seconds=1))
+        with pytest.raises(Unreachable) as silent:
+            store.facts()
+    assert f"127.0.0.1:{port}: " in silent.value.message
+    assert "refused" in silent.value.message
+    assert "nowhere.invalid:2181: the name does not resolve" in silent.value.message
+
+
+@pytest.mark.timeout(180)
+def test_a_crashed_zookeeper_is_unreachable_and_works_again_when_it_is_back() -> None:
+    with ZooKeeperLab() as server:
+        client = KazooClient(server.connect)
+        client.start()
+        lay_out_kafka(KazooWriter(client))
+        store = open_zookeeper_store(ZooKeeperConnection(server.connect, request_timeout_seconds=2))
+        woken = threading.Event()
+        store.watch(woken.set)
+        seen = store.read([ALICE])[ALICE]
+        server.kill()
+        with pytest.raises(Unreachable):
+            store.facts()
+        server.start()
+        assert woken.wait(20), "the watches come back with the connection"
+        wait_until(lambda: _answers(store), "the store's first answer", timeout_seconds=20)
+        (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
+        assert outcome.applied
+        store.close()
+        client.stop()
+        client.close()
+
+
+def test_a_killed_session_is_replaced(session: ZooKeeperSession) -> None:
+    store = ZooKeeperQuotaStore(session)
+    store.facts()
+    assert session._kazoo is not None
+    session._kazoo.stop()
+    assert store.facts().cluster_id == CLUSTER
+
+
+@pytest.mark.timeout(180)
+def test_new_nodes_are_as_closed_as_their_parents_and_strangers_are_refused() -> None:
+    kafka_login, stranger = DigestLogin("kafka", "kafka-secret"), DigestLogin("mallory", "mallory-secret")
+    with ZooKeeperLab(logins=(kafka_login, stranger)) as server:
+        client = KazooClient(
+            server.connect, sasl_options={"mechanism": "DIGEST-MD5", "username": kafka_login.user, "password": kafka_login.password}
+        )
+        client.start()
+        lay_out_kafka(KazooWriter(client))
+        closed = [make_acl("sasl", "kafka", all=True)]
+        readable = [*closed, make_acl("world", "anyone", read=True)]
+        client.set_acls("/config/users", closed)
+        client.set_acls("/config/changes", readable)
+        store = open_zookeeper_store(_as(server, kafka_login))
+        seen = store.read([ALICE_APP])[ALICE_APP]
+        store.claim("streaming/orders", "uid-1")
+        store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
+        (notification,) = client.get_children("/config/changes")
+        for path in (
+            *("/config/users/alice", "/config/users/alice/clients", "/config/users/alice/clients/app"),
+            *("/tidegate", "/tidegate/claim", "/tidegate/ledger", "/tidegate/ledger/users%2Falice%2Fclients%2Fapp"),
+        ):
+            assert client.get_acls(path)[0] == closed, path
+        assert client.get_acls(f"/config/changes/{notification}")[0] == readable
+        assert client.get("/config/users/alice")[0] in (None, b"")
+        for connection in (_as(server, stranger), ZooKeeperConnection(server.connect)):
+            with pytest.raises(Unauthorized, match="/config/users/alice"):
+                open_zookeeper_store(connection).read([ALICE])
+        with pytest.raises(Unauthorized, match="refused the login as kafka"):
+            open_zookeeper_store(_as(server, DigestLogin("kafka", "wrong"))).facts()
+        store.close()
+        client.stop()
+        client.close()
+
+
+def test_two_hundred_writes_in_one_batch_and_a_thousand_reads_at_once(session: ZooKeeperSession) -> None:
+    store = ZooKeeperQuotaStore(session)
+    entities = [Entity(f"user-{number}") for number in range(1000)]
+    seen = store.read(entities)
+    outcomes = store.write([first(seen[entity], {PRODUCE: "2048"}) for entity in entities[:200]], CLUSTER)
+    assert all(outcome.applied for outcome in outcomes)
+    assert len(store.read_everything()) == 200
+    assert {quota.problem for quota in store.read(entities).values()} == {None}
+
+
+def _as(server: ZooKeeperLab, login: DigestLogin) -> ZooKeeperConnection:
+    return ZooKeeperConnection(server.connect, sasl=SaslLogin(SaslMechanism.DIGEST_MD5, login.user, login.password))
+
+
+def _answers(store: ZooKeeperQuotaStore) -> bool:
+    try:
+        store.facts()
+    except Unreachable:
+        return False
+    return True
