@@ -1,0 +1,139 @@
+"""The commands as processes on a real Kafka and ZooKeeper: plan and explain change not one znode, restore leaves what stood there."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kazoo.client import KazooClient
+
+from controller_logic.decide import decide
+from controller_logic.decision import Memory
+from controller_logic.model import Entity, TopicLeaders, Topology
+from lab.kafka import KafkaLab
+from tidegate.control.apply import apply_writes
+from tidegate.control.declared import declare
+from tidegate.control.kafka_cluster import KafkaCluster
+from tidegate.control.observe import Observer
+from tidegate.kafka.connection_settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper_session import ZooKeeperSession
+from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+
+pytestmark = pytest.mark.integration
+
+
+class EvenLeaders:
+    """Leaders as the topic was made: one partition on each broker. The commands themselves ask the real brokers."""
+
+    def read(self, patterns: Collection[str]) -> Topology:
+        topics = {pattern: TopicLeaders({1: 1, 2: 1, 3: 1}) for pattern in patterns}
+        return Topology(0.0, frozenset({1, 2, 3}), topics)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def tidegate(*arguments: str) -> tuple[int, str, str]:
+    """Run the command as a person would."""
+    done = subprocess.run([sys.executable, "-m", "tidegate", *arguments], capture_output=True, text=True, timeout=90)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Estate:
+    """One topic with three partitions, a policy with one member for it, and a look at every znode that could change."""
+
+    def __init__(self, kafka: KafkaLab, name: str, folder: Path) -> None:
+        self.kafka, self.name, self.user = kafka, name, f"{name}-user"
+        connect = kafka.zookeeper_connect
+        kafka_spec = {"bootstrapServers": kafka.bootstrap_servers, "quotaStore": "ZooKeeper", "zookeeper": {"connect": connect}}
+        self.policy = self._object("BrokerBandwidthPolicy", {"mode": "Enforce", "kafka": kafka_spec})
+        contract = {"perPartition": {"fetch": "10M"}}
+        member = {"name": "shop", "user": self.user, "topics": [name], "contract": contract}
+        self.tier = self._object("BusinessTier", {"policyRef": {"name": name}, "level": "L0", "members": [member]})
+        self.file = str(folder / "all.yaml")
+        Path(self.file).write_text(yaml.safe_dump_all([self.policy, self.tier]))
+
+    def _object(self, kind: str, spec: Any) -> dict[str, Any]:
+        return {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": self.name, "namespace": "n"}, "spec": spec}
+
+    def operate(self) -> None:
+        """One pass of the operator, with its claim."""
+        declared = declare(self.policy, [self.tier])
+        connect = self.kafka.zookeeper_connect
+        cluster = KafkaCluster(connect, ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(connect))), EvenLeaders())
+        try:
+            cluster.store.claim(declared.policy.key, "uid")
+            facts = cluster.store.facts()
+            observation = Observer().observe(declared, cluster, now_seconds=1_700_000_000.0).observation
+            decision, _ = decide(observation, Memory())
+            assert apply_writes(decision.writes, cluster.store, cluster_id=facts.cluster_id, may_write=lambda: True).complete
+        finally:
+            cluster.close()
+
+    def znodes(self) -> dict[str, int]:
+        """The last transaction of every node that a quota writer could touch."""
+        client = KazooClient(self.kafka.zookeeper_connect)
+        client.start()
+        try:
+            roots = [root for root in ("/config", "/tidegate") if client.exists(root)]
+            return {path: client.get(path)[1].mzxid for root in roots for path in _walk(client, root)}
+        finally:
+            client.stop()
+            client.close()
+
+
+def _walk(client: KazooClient, path: str) -> Iterator[str]:
+    yield path
+    for child in client.get_children(path):
+        yield from _walk(client, f"{path}/{child}")
+
+
+@pytest.fixture
+def estate(kafka: KafkaLab, unique_name: str, tmp_path: Path) -> Iterator[Estate]:
+    kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
+    estate = Estate(kafka, unique_name, tmp_path)
+    yield estate
+    tidegate("restore", "--zookeeper", kafka.zookeeper_connect, "--policy", f"n/{unique_name}", "--at-once", "--yes")
+
+
+def test_plan_on_a_real_cluster_names_the_change_and_writes_nothing(estate: Estate) -> None:
+    before = estate.znodes()
+    code, out, err = tidegate("plan", "-f", estate.file, "-o", "json")
+    assert code == 2, err
+    (change,) = json.loads(out)["changes"]
+    assert (change["entity"], change["inForce"], change["next"]) == ({"user": estate.user}, None, "10000000")
+    assert estate.znodes() == before
+
+
+def test_after_the_operator_plan_is_empty_and_explain_tells_who_set_it(estate: Estate) -> None:
+    estate.operate()
+    before = estate.znodes()
+    assert tidegate("plan", "-f", estate.file)[0] == 0
+    code, out, err = tidegate("explain", "--user", estate.user, "--client-id", "any", "-f", estate.file)
+    assert code == 0, err
+    assert "fetch: 10.0 MB/s (10000000 B/s) on each broker" in out
+    assert f"policy n/{estate.name}, tier n/{estate.name} (L0), member shop" in out
+    assert "permits 30.0 MB/s (leader skew 1.00); promised are 30.0 MB/s." in out
+    assert estate.znodes() == before
+
+
+def test_restore_needs_nothing_but_zookeeper_and_leaves_no_trace(estate: Estate) -> None:
+    estate.operate()
+    connect = estate.kafka.zookeeper_connect
+    assert tidegate("restore", "--zookeeper", connect, "--policy", f"n/{estate.name}")[0] == 2
+    code, out, err = tidegate("restore", "--zookeeper", connect, "--policy", f"n/{estate.name}", "--yes")
+    assert code == 0, err
+    assert "No policy claims the cluster any more." in out
+    assert not [path for path in estate.znodes() if estate.user in path and "/changes/" not in path]
+    assert str(Entity(user=estate.user)) not in tidegate("restore", "--zookeeper", connect)[1]
+
+
+def test_a_zookeeper_that_does_not_answer_is_named_without_a_traceback() -> None:
+    code, _, err = tidegate("restore", "--zookeeper", "127.0.0.1:1")
+    assert code == 1
+    assert "127.0.0.1:1" in err
+    assert "Traceback" not in err
