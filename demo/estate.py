@@ -90,5 +90,6 @@ def _install(kube: KubeApi) -> None:
 
 def _start_operator(kube: KubeApi, log_path: Path) -> Process:
     log_path.unlink(missing_ok=True)
-    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE]
+    ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
+    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports]
     return process.start("operator", argv, log_path=log_path)

@@ -1,0 +1,46 @@
+"""How long until many contracts are in ZooKeeper and in status, when nothing was written before.
+
+The tiers exist already; the clock starts when the policy is created and stops when every quota is committed and every status says so.
+"""
+
+import time
+from typing import Any
+
+from bench.figure import Figure
+from bench.world import TIERS, World, policy, tier
+from lab.waiting import wait_until
+
+_TIMEOUT_SECONDS = 120
+_BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}
+
+
+def cold(on: World, entities: int) -> list[Figure]:
+    """Create everything for `entities` users in ten tiers and measure both times."""
+    for number in range(TIERS):
+        on.create("businesstiers", tier(number, entities))
+    started = time.time()
+    on.create("brokerbandwidthpolicies", policy(on.kafka))
+    wait_until(lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", timeout_seconds=_TIMEOUT_SECONDS, poll_seconds=0.02)
+    committed = time.time() - started
+    wait_until(lambda: _reported(on, entities), "every status", timeout_seconds=_TIMEOUT_SECONDS, poll_seconds=0.05)
+    reported = time.time() - started
+    bound = _BOUNDS_SECONDS.get(entities)
+    return [
+        Figure(f"{entities} contracts in {TIERS} tiers, cold: all committed", committed, "s", None),
+        Figure(f"{entities} contracts in {TIERS} tiers, cold: all committed and in status", reported, "s", bound),
+    ]
+
+
+def _committed(on: World) -> int:
+    return len(on.zookeeper.get_children("/config/users"))
+
+
+def _reported(on: World, entities: int) -> bool:
+    quotas = [one.get("status", {}).get("quotas", {}) for one in on.listed("brokerbandwidthpolicies")]
+    ready = all(_is_ready(one) for plural in ("brokerbandwidthpolicies", "businesstiers") for one in on.listed(plural))
+    return ready and [one.get("inSync") for one in quotas] == [entities]
+
+
+def _is_ready(resource: dict[str, Any]) -> bool:
+    conditions = resource.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

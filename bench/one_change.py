@@ -1,0 +1,33 @@
+"""How long from one changed contract, sent to the Kubernetes API, to the committed ZooKeeper transaction, in a world of many contracts.
+
+The end is ZooKeeper's own modification time of the quota's znode, in whole milliseconds. Every change is a raise of one member.
+"""
+
+import time
+
+from bench.figure import Figure, percentile
+from bench.world import GROUP, NAMESPACE, VERSION, World
+from lab.waiting import wait_until
+
+_TIMEOUT_SECONDS = 20
+_P99_BOUND_MILLISECONDS = 500.0
+
+
+def one_change(on: World, changes: int) -> list[Figure]:
+    """Make `changes` changes one after the other and give P50 and P99 in milliseconds."""
+    latencies = [_change(on, number) * 1000 for number in range(changes)]
+    return [
+        Figure(f"one changed contract to committed quota, P50 of {changes}", percentile(latencies, 50), "ms", None),
+        Figure(f"one changed contract to committed quota, P99 of {changes}", percentile(latencies, 99), "ms", _P99_BOUND_MILLISECONDS),
+    ]
+
+
+def _change(on: World, number: int) -> float:
+    """Seconds from sending the patch to the commit."""
+    path = "/config/users/user-0"
+    before = on.zookeeper.exists(path).mzxid
+    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": 1_500_000 + 1000 * number}]
+    started = time.time()
+    on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch)
+    wait_until(lambda: on.zookeeper.exists(path).mzxid != before, "the changed quota", timeout_seconds=_TIMEOUT_SECONDS, poll_seconds=0.01)
+    return float(on.zookeeper.exists(path).last_modified) - started

@@ -1,0 +1,91 @@
+"""What the benchmarks of the whole operator stand on: three real brokers with ZooKeeper, a real API server, the operator as a process."""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kubernetes import client, config
+
+from lab import process
+from lab.kafka import KafkaLab
+from lab.kube_api import KubeApi
+from lab.process import Process
+from lab.waiting import wait_until
+
+CRDS = Path(__file__).parent.parent / "crds"
+GROUP, VERSION, NAMESPACE, POLICY, TOPIC = "tidegate.io", "v1alpha1", "bench", "bench", "bench"
+TIERS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The running parts and our own read access to them."""
+
+    kafka: KafkaLab
+    kube: KubeApi
+    operator: Process
+    objects: client.CustomObjectsApi
+    zookeeper: KazooClient
+
+    def listed(self, plural: str) -> list[dict[str, Any]]:
+        """All objects of a kind in the benchmark's namespace, status included."""
+        answer = self.objects.list_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural)
+        return list(answer["items"])
+
+    def create(self, plural: str, resource: dict[str, Any]) -> None:
+        """Create one object."""
+        self.objects.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, resource)
+
+
+@contextmanager
+def world() -> Iterator[World]:
+    """Everything running, with an empty namespace, one topic of three partitions, and an operator that manages nothing yet."""
+    with ExitStack() as stack:
+        kafka = stack.enter_context(KafkaLab(brokers=3))
+        kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]])
+        kube = stack.enter_context(KubeApi())
+        kube.install_crds(CRDS)
+        kube.kubectl("create", "namespace", NAMESPACE)
+        log = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-"))) / "operator.log"
+        ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
+        argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports]
+        operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))
+        zookeeper = KazooClient(kafka.zookeeper_connect)
+        zookeeper.start()
+        stack.callback(zookeeper.close)
+        stack.callback(zookeeper.stop)
+        wait_until(
+            lambda: log.exists() and log.stat().st_size > 0, "the operator to say something", timeout_seconds=30, processes=[operator]
+        )
+        yield World(kafka, kube, operator, client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig))), zookeeper)
+
+
+def tier(number: int, entities: int) -> dict[str, Any]:
+    """One BusinessTier with its share of `entities` users, each with a contract on the topic of three partitions."""
+    members = [
+        {
+            "name": f"member-{index}",
+            "user": f"user-{index}",
+            "topics": [TOPIC],
+            "contract": {"perPartition": {"fetch": 2_000_000 + index, "produce": 1_000_000 + index}},
+        }
+        for index in range(number, entities, TIERS)
+    ]
+    spec = {"policyRef": {"name": POLICY}, "level": "L0", "members": members}
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "BusinessTier", "metadata": {"name": f"tier-{number}"}, "spec": spec}
+
+
+def policy(kafka: KafkaLab) -> dict[str, Any]:
+    """The BrokerBandwidthPolicy for this Kafka, in mode Enforce."""
+    connection = {
+        "bootstrapServers": kafka.bootstrap_servers,
+        "quotaStore": "ZooKeeper",
+        "zookeeper": {"connect": kafka.zookeeper_connect},
+    }
+    spec = {"mode": "Enforce", "kafka": connection, "deletion": "Keep"}
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "BrokerBandwidthPolicy", "metadata": {"name": POLICY}, "spec": spec}
