@@ -99,5 +99,13 @@ _SCHEMA: dict[str, Any] = {
 ByteRate = Annotated[int, BeforeValidator(parse_byte_rate), WithJsonSchema(_SCHEMA)]
 """A byte rate of a spec: int or text outside, an int in bytes per second inside."""
 
-ExactRate = Annotated[int, Field(ge=0, le=CEILING_BYTES_PER_SECOND, json_schema_extra={"format": "int64"})]
-"""A byte rate of a status: always the canonical integer in bytes per second."""
+
+def _capped(value: object) -> object:
+    return min(value, CEILING_BYTES_PER_SECOND) if isinstance(value, int) else value
+
+
+ExactRate = Annotated[int, Field(ge=0, le=CEILING_BYTES_PER_SECOND, json_schema_extra={"format": "int64"}), BeforeValidator(_capped)]
+"""A byte rate of a status: the canonical integer in bytes per second.
+
+A product above the ceiling (a huge contract times its partitions) is shown as the ceiling: a status that cannot be written helps nobody.
+"""

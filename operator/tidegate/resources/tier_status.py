@@ -7,13 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidegate.resources.byte_rate import CEILING_BYTES_PER_SECOND, ExactRate
+from tidegate.resources.byte_rate import ExactRate
 from tidegate.resources.conditions import CamelCaseWord, Condition, Generation, StatusText
 from tidegate.resources.policy_status import Count, Skew
 from tidegate.resources.schema_model import SchemaModel
 from tidegate.resources.tier import MAX_MEMBERS
-
-Amount = Annotated[int, Field(ge=0, le=CEILING_BYTES_PER_SECOND, json_schema_extra={"format": "int64"})]
 
 
 class QuotaInForce(SchemaModel):
@@ -21,8 +19,8 @@ class QuotaInForce(SchemaModel):
 
     fetch: ExactRate | None = Field(default=None, description="Bytes per second fetched from one broker.")
     produce: ExactRate | None = Field(default=None, description="Bytes per second produced to one broker.")
-    request_percentage: Amount | None = Field(default=None, description="Share of one broker thread's time in percent.")
-    controller_mutations_per_second: Amount | None = Field(default=None, description="Partition mutations per second.")
+    request_percentage: ExactRate | None = Field(default=None, description="Share of one broker thread's time in percent.")
+    controller_mutations_per_second: ExactRate | None = Field(default=None, description="Partition mutations per second.")
 
 
 class TotalRates(SchemaModel):
