@@ -11,17 +11,18 @@ import struct
 import time
 from typing import Any
 
-from kafka.net.sasl import get_sasl_mechanism
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.protocol.sasl import (
+from tidegate.errors import Unauthorized
+from tidegate.kafka.broker_messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    MetadataRequest,
+    MetadataResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
+    get_sasl_mechanism,
 )
-
-from tidegate.errors import Unauthorized
 from tidegate.kafka.connection_settings import KafkaConnection, SaslLogin, TlsFiles
 
 CLIENT_ID = "tidegate"

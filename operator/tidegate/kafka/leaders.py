@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from kafka.errors import for_code
-
 from controller_logic.model import TopicLeaders, Topology
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, Unauthorized
+from tidegate.kafka.broker_messages import for_code
 
 _NONE = 0
 _UNKNOWN_TOPIC = 3

@@ -9,13 +9,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from kafka.protocol.admin import DescribeConfigsRequest
-from kafka.protocol.metadata import MetadataRequest
-
 from controller_logic.model import Topology
 from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, Unreachable
 from tidegate.kafka.broker_connection import BrokerConnection
+from tidegate.kafka.broker_messages import DescribeConfigsRequest, MetadataRequest
 from tidegate.kafka.connection_settings import KafkaConnection
 from tidegate.kafka.leaders import matching, topology_of
 

@@ -1,0 +1,60 @@
+"""A ledger record or claim reads back as it was written, and anything else is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
+from controller_logic.reasons import Reason
+from tidegate.errors import ForeignContent
+from tidegate.kafka.ledger import Claim, claim_to_bytes, ledger_path, parse_claim, parse_record, record_to_bytes
+
+ALICE = Entity("alice", "app 1")
+ENTRY = LedgerEntry("500", "2048", None, 1795265242.25, Reason.LEADERS_MOVED, "perPartition 10 MB/s, Größe ≤ 3")
+RECORD = LedgerRecord(ALICE, "streaming/orders", "uid-1", {QuotaKey.PRODUCER_BYTE_RATE: ENTRY})
+
+
+def test_a_record_reads_back_exactly() -> None:
+    assert parse_record(ALICE, record_to_bytes(RECORD)) == RECORD
+    assert ledger_path(ALICE) == "/tidegate/ledger/users%2Falice%2Fclients%2Fapp%25201"
+
+
+def test_a_claim_reads_back_exactly() -> None:
+    assert parse_claim(claim_to_bytes(Claim("a/b", "u"))) == Claim("a/b", "u")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"policy_key": 5},
+        {"entries": []},
+        {"entries": {"unknown_key": {}}},
+        {"entries": {"producer_byte_rate": {"before": None}}},
+        {"more": 1},
+    ],
+)
+def test_a_record_of_another_shape_is_refused(change: dict[str, object]) -> None:
+    content = {**json.loads(record_to_bytes(RECORD)), **change}
+    with pytest.raises(ForeignContent, match="ledger record"):
+        parse_record(ALICE, json.dumps(content).encode())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("reason", "Whim"), ("written_at_seconds", True), ("written_at_seconds", -1), ("written", 2048)]
+)
+def test_an_entry_with_a_wrong_field_is_refused(field: str, value: object) -> None:
+    content = json.loads(record_to_bytes(RECORD))
+    content["entries"]["producer_byte_rate"][field] = value
+    with pytest.raises(ForeignContent):
+        parse_record(ALICE, json.dumps(content).encode())
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000], ids=lambda data: repr(data)[:20])
+def test_what_is_no_json_object_is_refused(data: bytes | None) -> None:
+    with pytest.raises(ForeignContent):
+        parse_record(ALICE, data)
+    with pytest.raises(ForeignContent, match="/tidegate/claim"):
+        parse_claim(data)
