@@ -138,8 +138,12 @@ class PolicyLease:
         self._seen = present
 
     def _is_free(self, present: LeaseRecord) -> bool:
-        patience_seconds = present.duration_seconds or self._times.duration_seconds
-        return not present.holder or self._monotonic() - self._seen_at >= patience_seconds
+        free_at = self._seen_at + (present.duration_seconds or self._times.duration_seconds)
+        if not present.holder or self._monotonic() >= free_at:
+            return True
+        # Looking a moment too early would cost a whole further period.
+        self._next_look_at = min(self._next_look_at, free_at)
+        return False
 
     def _fresh(self) -> LeaseRecord:
         now = self._wall()

@@ -61,6 +61,15 @@ def test_a_silent_holder_is_replaced_within_its_duration_and_a_renewal(kubernete
     assert (first.remaining_seconds(), second.holder) == (0.0, "b")
 
 
+def test_the_next_look_comes_when_the_silent_holders_turn_ends(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    first.attend()
+    second.attend()
+    clock.now += 14
+    assert not second.attend()
+    assert second.seconds_until_due() == 1.0
+
+
 @pytest.mark.parametrize("wall", [-1e6, 1e6])
 def test_the_remote_clock_does_not_matter(kubernetes: InMemoryKubernetes, clock: Hands, wall: float) -> None:
     replica(kubernetes, clock, "a", wall=wall).attend()
