@@ -3,6 +3,7 @@
 Handlers put the object into the cache and return; nothing is decided here. Only this module imports kopf.
 """
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,8 @@ def run(settings: Settings) -> None:
 
 def _run_kopf(operator: Operator) -> None:
     settings = operator.settings
-    endpoint = None if settings.liveness_port is None else f"http://{settings.listen_address}:{settings.liveness_port}/healthz"
+    endpoint = None if settings.liveness_port is None else liveness_endpoint(settings.listen_address, settings.liveness_port)
+    log.info("Liveness", endpoint=endpoint)
     kopf.run(
         registry=operator.registry,
         settings=kopf_settings(),
@@ -101,6 +103,15 @@ def _run_kopf(operator: Operator) -> None:
         namespaces=settings.namespaces,
         liveness_endpoint=endpoint,
     )
+
+
+def liveness_endpoint(address: str, port: int) -> str:
+    """Where kopf serves the probe. kopf takes port 0 for 80, so a free port is found here."""
+    if port == 0:
+        with socket.socket() as probe:
+            probe.bind((address, 0))
+            port = int(probe.getsockname()[1])
+    return f"http://{address}:{port}/healthz"
 
 
 def kopf_settings() -> kopf.OperatorSettings:

@@ -129,6 +129,9 @@ class Manager:
     def _start_and_stop_loops(self) -> None:
         for key, lease in list(self._leases.items()):
             held = lease.remaining_seconds() > 0
+            if key in self._loops and self._loops[key].wait(0.0):
+                # it ended because the Lease was lost for a moment; it may be wanted again
+                self._stop_loop(key)
             if held and key not in self._loops:
                 self._start_loop(key, lease)
             elif not held and key in self._loops:
