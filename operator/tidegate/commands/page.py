@@ -54,10 +54,10 @@ class Page:
         """A table; one without rows leaves no trace, not even its titles."""
         if not sheet.rows:
             return
-        if self._console.is_terminal:
+        if self._console.is_terminal and sheet.narrowest <= self._console.width:
             self._console.print(sheet.drawn())
             return
-        for line in sheet.plain_lines():
+        for line in sheet.stacked_lines() if self._console.is_terminal else sheet.plain_lines():
             self.say(line)
 
 

@@ -72,7 +72,7 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
         "" if report is None or report.leader_skew is None else f"{report.leader_skew:.2f}",
         _total(row, report.contract_total.get(row.key) if report else None),
         _total(row, report.permitted_total.get(row.key) if report else None),
-        f"{row.write.predicted_mute_seconds:.0f} s" if row.write and row.write.predicted_mute_seconds else "",
+        f"{row.write.predicted_mute_seconds:.0f} s" if row.write and row.write.predicted_mute_seconds and row.in_force else "",
         row.who,
     )
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 GAP = "  "
+_DRAWN_GAP = "   "
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,22 @@ class Sheet:
             text.rjust(width) if column.right else text.ljust(width) for column, text, width in zip(self.columns, line, widths, strict=True)
         )
         return GAP.join(cells).rstrip()
+
+    @property
+    def narrowest(self) -> int:
+        """The columns of a terminal below which numbers would be cut: folding texts shrink to a third, all others not at all."""
+        widths = [max(len(column.title), *(len(row[index]) for row in self.rows)) for index, column in enumerate(self.columns)]
+        needed = (width // 3 if column.fold else width for column, width in zip(self.columns, widths, strict=True))
+        return sum(needed) + len(_DRAWN_GAP) * len(self.columns)
+
+    def stacked_lines(self) -> tuple[str, ...]:
+        """A block a row for narrow terminals: the first column, then each other that is not empty on a line of its own."""
+        lines: list[str] = []
+        width = max(len(column.title) for column in self.columns)
+        for head, *rest in self.rows:
+            lines.append(head)
+            lines += [f"  {column.title:<{width}}  {text}" for column, text in zip(self.columns[1:], rest, strict=True) if text]
+        return tuple(lines)
 
     def drawn(self) -> Table:
         """The same as a rich table without vertical lines; texts are taken literally, never as markup."""

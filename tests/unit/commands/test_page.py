@@ -52,3 +52,12 @@ def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sheet_without_rows_leaves_no_trace(stream: io.StringIO) -> None:
     Page(stream).sheet(Sheet((Column("a"),), []))
     assert stream.getvalue() == ""
+
+
+def test_a_terminal_too_narrow_for_the_table_gets_every_number_in_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    stream = Terminal()
+    Page(stream).sheet(
+        Sheet((Column("entity", fold=True), Column("now"), Column("next")), [("user=alice", "1234567.0 MB/s", "7654321.0 MB/s")])
+    )
+    assert stream.getvalue().split() == ["user=alice", "now", "1234567.0", "MB/s", "next", "7654321.0", "MB/s"]
