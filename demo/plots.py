@@ -35,7 +35,7 @@ def total_plot(outcome: Outcome) -> str:
         _frame(axes, outcome, label="total, MB/s", top=max([*rates, promised]) * 1.32)
         _phase_names(axes, outcome)
         _marks(axes, outcome, named=True)
-        axes.set_xlabel("seconds since the producers started")
+        axes.set_xlabel("seconds since the experiment began")
         return _svg(figure)
 
 
@@ -52,7 +52,7 @@ def partition_plot(outcome: Outcome) -> str:
             _frame(axes, outcome, label=f"partition {partition}\nMB/s", top=contract * 2.8)
             _marks(axes, outcome, named=False)
             _leaders(axes, outcome, partition)
-        strips[-1].set_xlabel("seconds since the producers started")
+        strips[-1].set_xlabel("seconds since the experiment began")
         return _svg(figure)
 
 
