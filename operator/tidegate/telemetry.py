@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller_logic.decision import Decision, MemberReport
+from controller_logic.decision import Decision
 from controller_logic.model import QuotaKey
 from tidegate.settings import LogFormat
 
@@ -191,8 +191,3 @@ def _renderer(log_format: LogFormat) -> structlog.typing.Processor:
     if log_format is LogFormat.JSON:
         return structlog.processors.JSONRenderer()
     return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-
-
-def has_reading(member: MemberReport) -> bool:
-    """Whether a member shows any figure at all."""
-    return bool(member.quota or member.target)
