@@ -17,7 +17,7 @@ def test_a_topic_has_the_leaders_it_was_assigned(kafka: KafkaLab, unique_name: s
     assert kafka.leaders(unique_name) == {0: 1, 1: 2, 2: 3}
 
 
-def test_a_killed_broker_loses_its_leaders_and_comes_back_without_them(kafka: KafkaLab, unique_name: str) -> None:
+def test_a_killed_broker_loses_its_leaders_and_gets_them_back_only_when_told(kafka: KafkaLab, unique_name: str) -> None:
     kafka.create_topic(unique_name, [[1, 2], [2, 3], [3, 1]])
     kafka.broker(3).kill()
     try:
@@ -26,6 +26,8 @@ def test_a_killed_broker_loses_its_leaders_and_comes_back_without_them(kafka: Ka
         kafka.broker(3).start()
     kafka.admin.wait_for_brokers([1, 2, 3])
     assert kafka.leaders(unique_name) == {0: 1, 1: 2, 2: 1}
+    kafka.restore_preferred_leaders(unique_name)
+    assert kafka.leaders(unique_name) == {0: 1, 1: 2, 2: 3}
 
 
 def test_logins_are_accepted_with_the_right_password_only(kafka: KafkaLab, unique_name: str) -> None:
