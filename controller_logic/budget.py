@@ -69,8 +69,12 @@ def recovered(records: Iterable[LedgerRecord], *, now_seconds: float) -> Charged
 
 
 def _latest_charged(record: LedgerRecord, now_seconds: float) -> float | None:
-    recent = (entry for entry in record.entries.values() if 0 <= now_seconds - entry.written_at_seconds < BUDGET_SECONDS)
-    return max((entry.written_at_seconds for entry in recent if not _was_free(entry)), default=None)
+    latest: float | None = None
+    for entry in record.entries.values():
+        written_at = entry.written_at_seconds
+        if 0 <= now_seconds - written_at < BUDGET_SECONDS and (latest is None or written_at > latest) and not _was_free(entry):
+            latest = written_at
+    return latest
 
 
 def _was_free(entry: LedgerEntry) -> bool:

@@ -1,11 +1,11 @@
 """What every managed entity should end at: contracts on the leaders as they are now, and Kafka's default entities.
 
-Answers "where to", never "how fast" or "may it be written": see `mute_guard.py` and `key_step.py`. Members with equal
-contracts and topics share one answer, since there may be thousands of them.
+Answers "where to", never "how fast" or "may it be written": see `mute_guard.py` and `key_step.py`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 
 from controller_logic.leader_scaling import Leaders, LeaderSpread, per_broker_rate, share_of_total
@@ -86,70 +86,82 @@ def _default_promise(values: Mapping[QuotaKey, int]) -> Promise:
 
 
 class _Promises:
-    """Contracts turned into targets, each distinct pair of contract and topics once."""
+    """Contracts turned into promises on the leaders of this pass."""
 
     def __init__(self, method: ScalingMethod, leaders: Leaders | None) -> None:
         self._method = method
         self._leaders = leaders
-        self._known: dict[tuple[Contract, tuple[str, ...]], Promise] = {}
 
     def of(self, member: Member) -> Promise:
+        leaders = self._leaders
+        spread = leaders.spread(member.topics) if member.topics and leaders is not None else None
         if member.contract is None:
-            return Promise(frozenset(), {}, self._spread(member.topics))
-        question = (member.contract, member.topics)
-        promise = self._known.get(question)
-        if promise is None:
-            promise = self._known[question] = self._promise(member.contract, member.topics)
-        return promise
+            return Promise(frozenset(), {}, spread)
+        live_brokers = leaders.live_brokers if leaders is not None else None
+        return _promise(member.contract, _Footing(member.topics, spread, self._method, live_brokers))
 
-    def _spread(self, topics: tuple[str, ...]) -> LeaderSpread | None:
-        return self._leaders.spread(topics) if topics and self._leaders is not None else None
 
-    def _promise(self, contract: Contract, topics: tuple[str, ...]) -> Promise:
-        promised, fixed = _byte_rates(contract), _fixed_targets(contract)
-        keys = frozenset(promised) | frozenset(fixed)
-        spread = self._spread(topics)
-        by_leaders = contract.form is not RateForm.PER_BROKER
-        unknown = self._leaders is None or (spread is not None and spread.missing and not spread.topics)
-        if by_leaders and unknown:
-            return Promise(keys, {}, spread)
-        targets = fixed | {key: self._target(contract.form, rate, topics, spread=spread) for key, rate in promised.items()}
-        values = {key: target.value for key, target in targets.items()}
-        contract_total, permitted_total = self._totals(contract.form, promised, values, spread=spread)
-        return Promise(keys, targets, spread, contract_total, permitted_total, values)
+@dataclass(frozen=True, slots=True)
+class _Footing:
+    """What a contract stands on: topics and how their leaders lie (None = no topics, or unknown), and how it is scaled.
 
-    def _target(self, form: RateForm, rate: int, topics: tuple[str, ...], *, spread: LeaderSpread | None) -> Target:
-        if form is RateForm.PER_BROKER:
-            return Target(rate, str(rate), f"perBroker {rate}")
-        certain = spread is None or spread.complete
-        if form is RateForm.TOTAL:
-            value = share_of_total(rate, self._brokers_that_share(spread))
-            return Target(value, str(value), f"total {rate}{_topics_in_basis(topics)}", certain)
-        value = per_broker_rate(rate, spread or LeaderSpread(), method=self._method)
-        return Target(value, str(value), f"perPartition {rate} {self._method.value}{_topics_in_basis(topics)}", certain)
+    `live_brokers` None = brokers and leaders are unknown.
+    """
 
-    def _brokers_that_share(self, spread: LeaderSpread | None) -> int:
-        """Over how many brokers a total is divided; partitions without a leader are expected to spread over those that live."""
-        if spread is None:
-            return self._live_brokers
-        return spread.brokers or min(spread.leaderless, self._live_brokers)
+    topics: tuple[str, ...]
+    spread: LeaderSpread | None
+    method: ScalingMethod
+    live_brokers: int | None
 
     @property
-    def _live_brokers(self) -> int:
-        return self._leaders.live_brokers if self._leaders is not None else 0
+    def brokers(self) -> int:
+        """Over how many brokers traffic goes; partitions without a leader are expected to spread over those that live."""
+        live_brokers = self.live_brokers or 0
+        if self.spread is None:
+            return live_brokers
+        return self.spread.brokers or min(self.spread.leaderless, live_brokers)
 
-    def _totals(
-        self, form: RateForm, promised: Mapping[QuotaKey, int], values: Mapping[QuotaKey, int], *, spread: LeaderSpread | None
-    ) -> tuple[Mapping[QuotaKey, int], Mapping[QuotaKey, int]]:
-        """Promised and permitted over all brokers; empty where the topics have no leader or nobody knows the brokers."""
-        brokers = self._live_brokers if spread is None else spread.brokers
-        if not brokers or (spread is None and form is not RateForm.TOTAL):
-            return {}, {}
-        times = {RateForm.TOTAL: 1, RateForm.PER_BROKER: brokers, RateForm.PER_PARTITION: spread.partitions if spread else 1}[form]
-        return (
-            {key: rate * times for key, rate in promised.items()},
-            {key: values[key] * brokers for key in promised},
-        )
+
+@lru_cache(maxsize=65536)
+def _promise(contract: Contract, footing: _Footing) -> Promise:
+    """A pure function of its arguments, kept from pass to pass: most promises do not change between two of them."""
+    promised, fixed = _byte_rates(contract), _fixed_targets(contract)
+    keys = frozenset(promised) | frozenset(fixed)
+    spread = footing.spread
+    unknown = footing.live_brokers is None or (spread is not None and spread.missing and not spread.topics)
+    if unknown and contract.form is not RateForm.PER_BROKER:
+        return Promise(keys, {}, spread)
+    targets = fixed | {key: _target(contract.form, rate, footing) for key, rate in promised.items()}
+    values = {key: target.value for key, target in targets.items()}
+    contract_total, permitted_total = _totals(contract.form, promised, values, footing=footing)
+    return Promise(keys, targets, spread, contract_total, permitted_total, values)
+
+
+def _target(form: RateForm, rate: int, footing: _Footing) -> Target:
+    if form is RateForm.PER_BROKER:
+        return Target(rate, str(rate), f"perBroker {rate}")
+    spread = footing.spread
+    certain = spread is None or spread.complete
+    if form is RateForm.TOTAL:
+        value = share_of_total(rate, footing.brokers)
+        return Target(value, str(value), f"total {rate}{_topics_in_basis(footing.topics)}", certain)
+    value = per_broker_rate(rate, spread or LeaderSpread(), method=footing.method)
+    return Target(value, str(value), f"perPartition {rate} {footing.method.value}{_topics_in_basis(footing.topics)}", certain)
+
+
+def _totals(
+    form: RateForm, promised: Mapping[QuotaKey, int], values: Mapping[QuotaKey, int], *, footing: _Footing
+) -> tuple[Mapping[QuotaKey, int], Mapping[QuotaKey, int]]:
+    """Promised and permitted over all brokers; empty where the topics have no leader or nobody knows the brokers."""
+    spread = footing.spread
+    brokers = (footing.live_brokers or 0) if spread is None else spread.brokers
+    if not brokers or (spread is None and form is not RateForm.TOTAL):
+        return {}, {}
+    times = {RateForm.TOTAL: 1, RateForm.PER_BROKER: brokers, RateForm.PER_PARTITION: spread.partitions if spread else 1}[form]
+    return (
+        {key: rate * times for key, rate in promised.items()},
+        {key: values[key] * brokers for key in promised},
+    )
 
 
 def _byte_rates(contract: Contract) -> dict[QuotaKey, int]:

@@ -37,16 +37,13 @@ def judge(policy: Policy, leaving: frozenset[Entity], managed: int, memory: Memo
 def leaving_entities(ours: Mapping[Entity, StoredQuota], wanted_keys: Mapping[Entity, frozenset[QuotaKey]]) -> frozenset[Entity]:
     """The entities with a key of ours that nobody wants any more and that is not on its way back already."""
     nothing: frozenset[QuotaKey] = frozenset()
-    return frozenset(
-        entity
-        for entity, stored in ours.items()
-        if stored.ledger is not None
-        and stored.problem is None
-        and any(
-            key not in wanted_keys.get(entity, nothing) and entry.reason is not Reason.GIVEN_BACK
-            for key, entry in stored.ledger.entries.items()
-        )
-    )
+    leaving = []
+    for entity, stored in ours.items():
+        entries = stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
+        unwanted = entries.keys() - wanted_keys.get(entity, nothing)
+        if unwanted and any(entries[key].reason is not Reason.GIVEN_BACK for key in unwanted):
+            leaving.append(entity)
+    return frozenset(leaving)
 
 
 def _held_note(policy: Policy, count: int, managed: int) -> Note:
