@@ -10,6 +10,7 @@ from bench.world import GROUP, NAMESPACE, VERSION, World
 from lab.waiting import wait_until
 
 _TIMEOUT_SECONDS = 20
+_JSON_PATCH = "application/json-patch+json"
 _P99_BOUND_MILLISECONDS = 500.0
 
 
@@ -28,6 +29,6 @@ def _change(on: World, number: int) -> float:
     before = on.zookeeper.exists(path).mzxid
     patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": 1_500_000 + 1000 * number}]
     started = time.time()
-    on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch)
+    on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH)
     wait_until(lambda: on.zookeeper.exists(path).mzxid != before, "the changed quota", timeout_seconds=_TIMEOUT_SECONDS, poll_seconds=0.01)
     return float(on.zookeeper.exists(path).last_modified) - started
