@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import socket
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from kafka.admin import KafkaAdminClient
 
 from lab.errors import LabError
 from lab.waiting import wait_until
+
+with warnings.catch_warnings():
+    # kafka-python loads its message definitions by a function that Python 3.11 calls deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.admin import KafkaAdminClient
 
 _TIMEOUT_SECONDS = 20.0
 _SCRAM_ITERATIONS = 4096
