@@ -9,7 +9,7 @@ in force, since nobody knows yet what its clients send.
 from dataclasses import dataclass
 
 from controller_logic.kafka_throttle import largest_safe_step, predicted_mute_seconds, step_distance_seconds
-from controller_logic.model import LedgerEntry, Policy, QuotaWindow
+from controller_logic.model import MIN_BYTE_RATE, LedgerEntry, Policy, QuotaWindow
 from controller_logic.quota_text import enforced_rate, same_quota
 
 
@@ -28,13 +28,16 @@ class MuteGuard:
     def step(self, target: int, in_force: int, entry: LedgerEntry | None, *, now_seconds: float) -> "Step":
         """The next value on the way from `in_force` down to `target` (bytes/s), or how long to wait for it.
 
-        `entry` is our last write of the key, None if there was none. A value equal to `in_force` means that no step is safe:
-        the policy allows shorter mutes than one sample of the window.
+        `entry` is our last write of the key, None if there was none. From 1024 B/s and less the way is free: only quotas that
+        stood there before us are that small, and whole bytes per second are too coarse to step among them. A value equal to
+        `in_force` means that no step is safe: the policy allows shorter mutes than one sample of the window.
         """
         wait_seconds = self.wait_seconds(entry, now_seconds=now_seconds)
         if wait_seconds > 0:
             return Step(in_force, in_force, wait_seconds)
         exposure = max(in_force, _recent_rate(entry))
+        if exposure <= MIN_BYTE_RATE:
+            return Step(target, exposure)
         value = min(in_force, max(target, largest_safe_step(exposure, self.max_mute_seconds, self.window)))
         return Step(value, exposure)
 

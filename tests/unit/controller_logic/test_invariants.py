@@ -35,7 +35,7 @@ topics = st.lists(st.sampled_from(["t1", "t2", "t*", "gone"]), max_size=2, uniqu
 contracts = st.builds(
     Contract, st.sampled_from(RateForm), rates, rates, st.one_of(st.none(), st.integers(1, 500)), st.one_of(st.none(), st.integers(1, 9))
 )
-texts = st.one_of(st.sampled_from(["0", "5", "-1"]), st.integers(1, 10**9).map(str))
+texts = st.one_of(st.sampled_from(["0", "4000", "-1"]), st.integers(MIN_BYTE_RATE, 10**9).map(str))
 stored_values = st.dictionaries(st.sampled_from(QuotaKey), texts, max_size=3)
 leaders = st.builds(TopicLeaders, st.dictionaries(st.integers(1, 4), st.integers(1, 9), max_size=4), st.sampled_from([0, 0, 0, 2]))
 topologies = st.dictionaries(st.sampled_from(["t1", "t2", "t3"]), leaders).map(topology)

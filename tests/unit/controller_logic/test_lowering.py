@@ -3,9 +3,8 @@
 import pytest
 
 from controller_logic.decision import MemberState
-from controller_logic.model import (
-    QuotaWindow,
-)
+from controller_logic.model import MIN_BYTE_RATE, Policy, QuotaWindow
+from controller_logic.mute_guard import MuteGuard
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import (
     ALICE,
@@ -79,3 +78,10 @@ def test_a_window_too_long_for_the_bound_never_lowers_and_says_so() -> None:
     report = report_of(world.run(), ALICE)
     assert world.text(ALICE) == "100000000"
     assert (report.state, report.reason) == (MemberState.HELD, Reason.INVALID_SPEC)
+
+
+def test_a_quota_of_a_few_bytes_is_given_back_in_one_write_once_the_floor_is_reached() -> None:
+    """Whole bytes per second are too coarse to step among so few; the way back must still end."""
+    guard = MuteGuard.of(Policy("streaming/orders", "uid", max_mute_seconds=2))
+    assert guard.step(5, MIN_BYTE_RATE, None, now_seconds=0.0).value == 5
+    assert guard.step(5, MIN_BYTE_RATE + 100, None, now_seconds=0.0).value > MIN_BYTE_RATE
