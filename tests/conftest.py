@@ -1,0 +1,11 @@
+"""Settings that all tests share: how hypothesis searches."""
+
+import os
+
+from hypothesis import settings
+
+# On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for the change that it
+# was given and not for luck. Deadlines would only measure how busy a shared machine is.
+settings.register_profile("developer", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "developer")
