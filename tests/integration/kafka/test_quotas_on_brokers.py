@@ -65,7 +65,7 @@ def test_brokers_apply_what_is_written_keep_logins_and_start_again(
     assert kafka.can_log_in(scram_user, "right")
     assert not kafka.can_log_in(scram_user, "wrong")
 
-    kafka.broker(2).kill()
+    kafka.broker(2).stop()
     kafka.broker(2).start()
     kafka.admin.wait_for_brokers([1, 2, 3])
 
