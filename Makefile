@@ -13,7 +13,7 @@ export UV_PYTHON := 3.11
 
 ##@ Use
 .PHONY: demo
-demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API (DEMO=quick: under 4 minutes)
+demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API (DEMO=quick: a short run)
 	$(PYTHON) -m demo
 
 .PHONY: setup
