@@ -1,6 +1,6 @@
 """`python -m demo`: sets everything up, plays the experiment, writes the report, takes everything away again.
 
-Environment: DEMO=quick for the short one (under four minutes once everything is in the cache). Exit codes: 0 every bound kept,
+Environment: DEMO=quick for the short one. Exit codes: 0 every bound kept,
 1 a bound missed or a part failed, 130 interrupted. Outputs: out/demo/report.html, summary.json, operator.log.
 """
 
