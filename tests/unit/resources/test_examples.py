@@ -16,7 +16,7 @@ OURS = [document for document in DOCUMENTS if document["kind"] != "Namespace"]
 
 @pytest.mark.parametrize("document", OURS, ids=lambda document: document["metadata"]["name"])
 def test_every_example_reads_strictly(document: Mapping[str, Any]) -> None:
-    parse_object(document, strict=True)
+    assert parse_object(document, strict=True).metadata.name == document["metadata"]["name"]
 
 
 def test_every_tier_belongs_to_the_policy_and_all_live_in_the_namespace_that_comes_with_them() -> None:
