@@ -27,7 +27,8 @@ doctor: ## Say what this machine lacks, and the command that installs it
 .PHONY: test
 test: setup ## Set everything up and run every test, those on real parts too
 	$(PYTHON) -m lab doctor --quiet
-	$(PYTHON) -m pytest $(PYTEST)
+	$(PYTHON) -m pytest -m "not integration" $(PYTEST)
+	$(PYTHON) -m pytest -m integration $(PYTEST)
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (seconds)
