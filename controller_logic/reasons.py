@@ -38,6 +38,7 @@ class Reason(StrEnum):
     PAUSED = "Paused", "The annotation tidegate.io/paused freezes everything as it is."
     STARTING = "Starting", "First pass not finished yet."
     LIST_INCOMPLETE = "ListIncomplete", "The custom resources could not be listed in full."
+    KUBERNETES_UNREACHABLE = "KubernetesUnreachable", "The Kubernetes API did not answer; every quota stays as it is."
     ZOOKEEPER_UNREACHABLE = "ZooKeeperUnreachable", "ZooKeeper did not answer; every quota stays as it is."
     BROKERS_UNREACHABLE = "BrokersUnreachable", "No broker answered the Metadata request; every quota stays as it is."
     TOPOLOGY_INCOMPLETE = "TopologyIncomplete", "Leaders are not known in full; no quota is lowered on such knowledge."

@@ -28,8 +28,8 @@ LIST_TIMEOUT_SECONDS = 60.0
 _EVENTS = ("events.k8s.io", "v1")
 _LEASES = ("coordination.k8s.io", "v1")
 _FINALIZER_ATTEMPTS = 4
-# What a failed request means for the control pass: it cannot know the custom resources, or keep them up to date.
-_AWAY = Reason.LIST_INCOMPLETE
+# What it means for the control pass that something is gone or came in part: what it knows of the custom resources is not what there is.
+_NOT_AS_LISTED = Reason.LIST_INCOMPLETE
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 
@@ -75,7 +75,7 @@ class KubernetesClient:
             pages = [page for place in places for page in self._pages(kind, place, deadline=deadline)]
         except NotFound as missing:
             raise NotFound(
-                _AWAY,
+                _NOT_AS_LISTED,
                 f"Kubernetes does not serve {kind.plural} of {kind.api_version}. Install the custom resources (`kubectl apply -f crds/`); "
                 "until then Tidegate changes nothing.",
             ) from missing
@@ -83,9 +83,9 @@ class KubernetesClient:
         return Listing(items, resource_version=pages[0]["metadata"]["resourceVersion"])
 
     def get(self, ref: ObjectRef) -> JsonObject:
-        found = self._transport.read(self._objects.get_namespaced_custom_object, *_address(ref), what=f"read {ref}", reason=_AWAY)
+        found = self._transport.read(self._objects.get_namespaced_custom_object, *_address(ref), what=f"read {ref}", reason=_NOT_AS_LISTED)
         if found["metadata"]["uid"] != ref.uid:
-            raise NotFound(_AWAY, f"{ref} was deleted; another object has taken its name.")
+            raise NotFound(_NOT_AS_LISTED, f"{ref} was deleted; another object has taken its name.")
         return found
 
     def patch_status(self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str) -> JsonObject:
@@ -96,7 +96,7 @@ class KubernetesClient:
             body=body,
             _content_type=_MERGE_PATCH,
             what=f"write the status of {ref}",
-            reason=_AWAY,
+            reason=_NOT_AS_LISTED,
         )
 
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
@@ -132,7 +132,7 @@ class KubernetesClient:
             *(*_EVENTS, event.regarding.namespace, "events"),
             body=event_body(event, reporting_instance=self._identity, now=time.time()),
             what=f"post the event {event.reason} for {event.regarding}",
-            reason=_AWAY,
+            reason=_NOT_AS_LISTED,
         )
 
     def read_lease(self, namespace: str, name: str) -> LeaseRecord | None:
@@ -141,7 +141,7 @@ class KubernetesClient:
                 self._objects.get_namespaced_custom_object,
                 *(*_LEASES, namespace, "leases", name),
                 what=f"read Lease {namespace}/{name}",
-                reason=_AWAY,
+                reason=_NOT_AS_LISTED,
             )
         except NotFound:
             return None
@@ -153,7 +153,7 @@ class KubernetesClient:
             *(*_LEASES, lease.namespace, "leases"),
             body=lease_body(lease),
             what=f"create Lease {lease.namespace}/{lease.name}",
-            reason=_AWAY,
+            reason=_NOT_AS_LISTED,
         )
         return lease_record(made)
 
@@ -164,7 +164,7 @@ class KubernetesClient:
                 *(*_LEASES, lease.namespace, "leases", lease.name),
                 body=lease_body(lease),
                 what=f"replace Lease {lease.namespace}/{lease.name}",
-                reason=_AWAY,
+                reason=_NOT_AS_LISTED,
             )
         except NotFound as gone:
             raise Conflict(gone.message) from gone
@@ -174,7 +174,7 @@ class KubernetesClient:
         pages = [self._page(kind, namespace, position=None)]
         while position := pages[-1]["metadata"].get("continue"):
             if self._monotonic() > deadline:
-                raise Incomplete(_AWAY, f"{_unfinished(kind, len(pages))} The list is not used; it is read again.")
+                raise Incomplete(_NOT_AS_LISTED, f"{_unfinished(kind, len(pages))} The list is not used; it is read again.")
             pages.append(self._page(kind, namespace, position=position))
         return pages
 
@@ -185,7 +185,7 @@ class KubernetesClient:
         call, place = self._objects.list_cluster_custom_object, [kind.group, kind.version, kind.plural]
         if namespace is not None:
             call, place = self._objects.list_namespaced_custom_object, [kind.group, kind.version, namespace, kind.plural]
-        return self._transport.read(call, *place, **parameters, what=f"list {kind.plural}.{kind.group}", reason=_AWAY)
+        return self._transport.read(call, *place, **parameters, what=f"list {kind.plural}.{kind.group}", reason=_NOT_AS_LISTED)
 
     def _change_finalizers(self, ref: ObjectRef, change: Callable[[JsonObject], JsonObject | None]) -> JsonObject:
         """Apply the operation that `change` makes of the metadata (None = nothing to do), unless the finalizers changed meanwhile."""
@@ -210,7 +210,7 @@ class KubernetesClient:
             body=operations,
             _content_type=_JSON_PATCH,
             what=f"change the finalizers of {ref}",
-            reason=_AWAY,
+            reason=_NOT_AS_LISTED,
         )
 
 

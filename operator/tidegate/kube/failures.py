@@ -22,10 +22,10 @@ _REFUSED_UNDONE = 429
 def failure_of(error: ApiException | HTTPError, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
     """The error to raise for a failed request.
 
-    `what` completes "could not ..."; `reason` is given to Unreachable and NotFound, whose meaning depends on what was asked.
+    `what` completes "could not ..."; `reason` is given to NotFound and Incomplete, whose meaning depends on what was asked.
     """
     if isinstance(error, HTTPError):
-        return _broken_connection(error, what=what, reason=reason, is_write=is_write)
+        return _broken_connection(error, what=what, is_write=is_write)
     return _refusal(error, what=what, reason=reason, is_write=is_write)
 
 
@@ -43,13 +43,17 @@ def server_message(error: ApiException) -> str:
         return str(error.reason or "no reason given").replace("\n", ": ")
 
 
-def _broken_connection(error: HTTPError, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
+def _broken_connection(error: HTTPError, *, what: str, is_write: bool) -> TidegateError:
     cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
     if is_write and not isinstance(cause, _NEVER_SENT):
         return OutcomeUnknown(
             f"The connection to Kubernetes broke while Tidegate tried to {what}: {_shortly(cause)}. It is read back first."
         )
-    return Unreachable(reason, f"Kubernetes did not answer, so Tidegate could not {what}: {_shortly(cause)}. It tries again by itself.")
+    return _unreachable(f"Kubernetes did not answer, so Tidegate could not {what}: {_shortly(cause)}. It tries again by itself.")
+
+
+def _unreachable(message: str) -> Unreachable:
+    return Unreachable(Reason.KUBERNETES_UNREACHABLE, message)
 
 
 def _shortly(cause: Exception) -> str:
@@ -72,7 +76,7 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
         return InvalidResource(f"{could_not}: Kubernetes refuses what was sent ({status}): {said}")
     if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(said):
         return OutcomeUnknown(f"Kubernetes failed while Tidegate tried to {what} ({status}): {said}. It is read back first.")
-    return Unreachable(reason, f"{could_not}: Kubernetes is busy or at fault itself ({status}): {said}. Tidegate tries again.")
+    return _unreachable(f"{could_not}: Kubernetes is busy or at fault itself ({status}): {said}. Tidegate tries again.")
 
 
 def _is_certificate_failure(said: str) -> bool:

@@ -61,7 +61,7 @@ def test_a_long_message_is_cut_to_what_the_server_takes(kubernetes: InMemoryKube
 def test_an_outage_drops_events_counts_them_and_tries_none_for_a_while(
     kubernetes: InMemoryKubernetes, recorder: EventRecorder, clock: Hands
 ) -> None:
-    kubernetes.fail_with(Unreachable(Reason.LIST_INCOMPLETE, "Kubernetes did not answer."))
+    kubernetes.fail_with(Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer."))
     assert not record(recorder)
     kubernetes.fail_with(None)
     assert not record(recorder)

@@ -40,6 +40,16 @@ def test_a_refusal_says_what_became_of_the_request(
         assert "the words of the server" in failure.message
 
 
+@pytest.mark.parametrize("error", [refused(503), refused(429), ConnectTimeoutError("timed out"), ReadTimeoutError(None, "/", "timed out")])  # type: ignore[arg-type]
+def test_a_server_that_is_away_or_at_fault_is_named_as_such_whatever_was_asked(error: ApiException | HTTPError) -> None:
+    assert failure_of(error, what="x", reason=Reason.SECRET_UNREADABLE, is_write=False).reason is Reason.KUBERNETES_UNREACHABLE
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_an_answer_that_something_is_missing_means_what_was_asked_for(status: int) -> None:
+    assert failure_of(refused(status), what="x", reason=Reason.SECRET_UNREADABLE, is_write=False).reason is Reason.SECRET_UNREADABLE
+
+
 @pytest.mark.parametrize(
     ("error", "on_write"),
     [

@@ -9,7 +9,7 @@ from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreach
 from tidegate.kube.lease import PolicyLease
 from tidegate.kube.memory import InMemoryKubernetes
 
-AWAY = Unreachable(Reason.LIST_INCOMPLETE, "Kubernetes did not answer.")
+AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
 class Hands:
