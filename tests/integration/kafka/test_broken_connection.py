@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from lab.zookeeper import ZooKeeperLab
-from tests.contract.quota_store_contract import ALICE, CLUSTER, KAFKA_PATHS, PRODUCE, first
+from tests.contract.quota_store_stage import ALICE, CLUSTER, KAFKA_PATHS, PRODUCE, first
 from tidegate.kafka.connection_settings import ZooKeeperConnection
 from tidegate.kafka.znodes import Operation
 from tidegate.kafka.zookeeper_session import ZooKeeperSession

@@ -11,7 +11,7 @@ from controller_logic.model import Default, Entity, QuotaKey
 from lab.kafka import KafkaLab
 from lab.quota_log import DEFAULT, QuotaChange
 from lab.waiting import wait_until
-from tests.contract.quota_store_contract import first, give_back
+from tests.contract.quota_store_stage import first, give_back
 from tidegate.kafka.connection_settings import ZooKeeperConnection
 from tidegate.kafka.entity_names import config_path
 from tidegate.kafka.quota_json import parse_quota

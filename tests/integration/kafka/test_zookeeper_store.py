@@ -13,7 +13,8 @@ from kazoo.security import make_acl
 from controller_logic.model import Entity, QuotaKey
 from lab.waiting import wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
-from tests.contract.quota_store_contract import ALICE, ALICE_APP, CLUSTER, OtherWriter, QuotaStoreContract, elect, first, lay_out_kafka
+from tests.contract.quota_store_contract import QuotaStoreContract
+from tests.contract.quota_store_stage import ALICE, ALICE_APP, CLUSTER, OtherWriter, elect, first, lay_out_kafka
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.connection_settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.faulty_tree import FaultyTree

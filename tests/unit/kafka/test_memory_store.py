@@ -6,7 +6,8 @@ import pytest
 
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
-from tests.contract.quota_store_contract import OtherWriter, QuotaStoreContract, first, lay_out_kafka
+from tests.contract.quota_store_contract import QuotaStoreContract
+from tests.contract.quota_store_stage import OtherWriter, first, lay_out_kafka
 from tidegate.errors import Unreachable
 from tidegate.kafka.faulty_tree import FaultyTree
 from tidegate.kafka.memory_store import MemoryQuotaStore
