@@ -30,4 +30,4 @@ def reasons_page() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, reasons_page(), command="python -m tidegate.reasons_table"))
+    sys.exit(write_or_check({PAGE: reasons_page()}, command="python -m tidegate.reasons_table"))

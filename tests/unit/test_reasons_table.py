@@ -28,12 +28,12 @@ def test_a_check_fails_on_a_page_that_is_out_of_date_and_leaves_it(
     page = tmp_path / "page.md"
     if present is not None:
         page.write_text(present)
-    assert write_or_check(page, "new\n", command="python -m it", arguments=["--check"]) == 1
+    assert write_or_check({page: "new\n"}, command="python -m it", arguments=["--check"]) == 1
     assert (page.read_text() if page.exists() else None) == present
     assert "python -m it" in capsys.readouterr().err
 
 
 def test_a_written_page_passes_the_check(tmp_path: Path) -> None:
     page = tmp_path / "deep" / "page.md"
-    assert write_or_check(page, "new\n", command="it", arguments=[]) == 0
-    assert write_or_check(page, "new\n", command="it", arguments=["--check"]) == 0
+    assert write_or_check({page: "new\n"}, command="it", arguments=[]) == 0
+    assert write_or_check({page: "new\n"}, command="it", arguments=["--check"]) == 0

@@ -70,4 +70,4 @@ def _meaning(option: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, reference_page(), command="python -m tidegate.commands.reference"))
+    sys.exit(write_or_check({PAGE: reference_page()}, command="python -m tidegate.commands.reference"))
