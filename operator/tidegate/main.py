@@ -24,7 +24,7 @@ from tidegate.kube.api import ResourceKind
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.client import KubernetesClient
 from tidegate.kube.event_recorder import EventRecorder
-from tidegate.kube.lease import LeaseTimes, PolicyLease
+from tidegate.kube.lease import PolicyLease
 from tidegate.kube.status_writer import StatusWriter
 from tidegate.kube.transport import connect
 from tidegate.settings import Settings
@@ -43,8 +43,9 @@ class Operator:
         self.telemetry = Telemetry()
         self._api_client = connect(Path(settings.kubeconfig) if settings.kubeconfig else None, settings.context)
         kubernetes = KubernetesClient(self._api_client, settings.identity)
-        self.cache = ResourceCache(self._wake)
-        publisher = KubernetesPublisher(StatusWriter(kubernetes), EventRecorder(kubernetes), cache=self.cache, telemetry=self.telemetry)
+        writer = StatusWriter(kubernetes)
+        self.cache = ResourceCache(self._wake, forget=writer.forget)
+        publisher = KubernetesPublisher(writer, EventRecorder(kubernetes), cache=self.cache, telemetry=self.telemetry)
         clock = Clock()
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
         self.world = World(settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster)
@@ -67,9 +68,7 @@ class Operator:
 
     def _make_lease(self, policy_key: str) -> PolicyLease:
         namespace, _, name = policy_key.partition("/")
-        seconds = self.settings.lease_seconds
-        times = LeaseTimes(duration_seconds=int(seconds), renew_seconds=seconds / 3, margin_seconds=seconds / 5)
-        return PolicyLease(self.world.kubernetes, self.settings.identity, namespace=namespace, policy_name=name, times=times)
+        return PolicyLease(self.world.kubernetes, self.settings.identity, namespace=namespace, policy_name=name)
 
 
 def run(settings: Settings) -> None:
@@ -80,6 +79,7 @@ def run(settings: Settings) -> None:
     metrics = None
     if settings.metrics_port is not None:
         metrics = MetricsServer(operator.telemetry, port=settings.metrics_port, address=settings.listen_address)
+        log.info("Metrics", endpoint=f"http://{settings.listen_address}:{metrics.port}/metrics")
     operator.manager.start()
     log.info("Operator started", identity=settings.identity, namespaces=settings.namespaces or "all")
     try:

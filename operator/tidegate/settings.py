@@ -36,7 +36,6 @@ class Settings:
     poll_seconds: float = 15.0
     relist_seconds: float = 300.0
     list_stale_after_seconds: float = 900.0
-    lease_seconds: float = 15.0
     restore_deadline_seconds: float = 300.0
     stuck_after_seconds: float = 120.0
     identity: str = field(default_factory=default_identity)

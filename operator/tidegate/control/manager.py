@@ -24,7 +24,8 @@ log = structlog.get_logger(__name__)
 
 _TICK_SECONDS = 1.0
 _LEASE_TICK_SECONDS = 0.5
-_STOP_SECONDS = 30.0
+# within the 30 s that Kubernetes gives a Pod to end
+_STOP_SECONDS = 20.0
 
 
 class Lease(Protocol):
@@ -74,19 +75,32 @@ class Manager:
             loop.wake(Cause.OBJECTS)
 
     def stop(self) -> None:
-        """Let every loop finish its batch, then give the Leases up."""
+        """Let every loop finish its batch, then give the Leases up.
+
+        The Lease of a loop that does not end in time is not given up: it may still be writing, so others wait for the Lease's end.
+        """
+        ends_at_seconds = self._world.clock.monotonic() + _STOP_SECONDS
+
+        def left_seconds() -> float:
+            return max(0.0, ends_at_seconds - self._world.clock.monotonic())
+
         self._wakeup.poke(Cause.STOP)
+        self._ask_loops_to_stop()
+        for thread in self._threads:
+            thread.join(left_seconds())
+        self._ask_loops_to_stop()  # the manager may have started one meanwhile
+        for key in list(self._leases):
+            loop = self._loops.get(key)
+            if loop is None or loop.wait(left_seconds()):
+                self._release(key)
+            else:
+                log.warning("Loop did not end in time; its Lease ends by itself", policy=key)
+
+    def _ask_loops_to_stop(self) -> None:
         with self._lock:
             loops = list(self._loops.values())
         for loop in loops:
             loop.ask_to_stop()
-        for loop in loops:
-            if not loop.wait(_STOP_SECONDS):
-                log.warning("Loop did not end in time", policy=loop.key)
-        for thread in self._threads:
-            thread.join(_STOP_SECONDS)
-        for key in list(self._leases):
-            self._release(key)
 
     def _manage(self) -> None:
         while not self._wakeup.stopping:

@@ -8,7 +8,8 @@ over; a list is complete, but was taken a moment ago. Versions are opaque, so no
 - a uid that the watch saw deleted never comes back, whatever a list or a late event says.
 
 `wake` is called, outside the lock, when something changed that a decision could depend on. Statuses are ours, so a change of a status
-alone wakes nobody. Objects are shared with readers: nobody changes one.
+alone wakes nobody. `forget` is called, outside the lock too, with the uid of each object that is gone. Objects are shared with readers:
+nobody changes one.
 """
 
 from __future__ import annotations
@@ -50,8 +51,15 @@ class _Shelf:
 class ResourceCache:
     """Objects by kind and uid, for any number of threads; `monotonic` is the clock that ages are measured with."""
 
-    def __init__(self, wake: Callable[[], None], *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        *,
+        forget: Callable[[str], None] = lambda _: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._wake = wake
+        self._forget = forget
         self._monotonic = monotonic
         self._shelves: dict[ResourceKind, _Shelf] = {}
         self._lock = threading.Lock()
@@ -79,6 +87,7 @@ class ResourceCache:
             while len(shelf.deleted) > REMEMBERED_DELETIONS:
                 shelf.deleted.popitem(last=False)
             was_there = shelf.objects.pop(uid, None) is not None
+        self._forget(uid)
         if was_there:
             self._wake()
 
@@ -99,7 +108,10 @@ class ResourceCache:
             shelf.objects = fresh | kept
             shelf.touched = {uid: shelf.touched[uid] for uid in newer}
             shelf.listed_at_seconds = start.at_seconds
+            gone = before.keys() - shelf.objects.keys()
             changed = before.keys() != shelf.objects.keys() or any(_matters(before[uid], obj) for uid, obj in fresh.items())
+        for uid in gone:
+            self._forget(uid)
         if changed:
             self._wake()
 

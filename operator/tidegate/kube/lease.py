@@ -20,10 +20,6 @@ import structlog
 from tidegate.errors import Conflict, RetryLater, TidegateError
 from tidegate.kube.api import Kubernetes, LeaseRecord
 
-DURATION_SECONDS = 15
-RENEW_SECONDS = 5.0
-MARGIN_SECONDS = 3.0
-
 _NEVER = float("-inf")
 _log = structlog.get_logger(__name__)
 
@@ -32,18 +28,21 @@ _log = structlog.get_logger(__name__)
 class LeaseTimes:
     """`duration_seconds` without a renewal end a turn for others, `margin_seconds` less for the holder itself.
 
-    `renew_seconds` is how often it is renewed, and how often others look; two renewals may fail before the turn is lost.
+    `renew_seconds` is how often the holder renews it; one that failed is tried again after `look_seconds`, which is also how often
+    others look. A holder that is gone is thus replaced `duration_seconds + look_seconds` after its last renewal at the latest.
     """
 
-    duration_seconds: int = DURATION_SECONDS
-    renew_seconds: float = RENEW_SECONDS
-    margin_seconds: float = MARGIN_SECONDS
+    duration_seconds: int = 12
+    renew_seconds: float = 4.0
+    look_seconds: float = 1.5
+    margin_seconds: float = 2.0
 
 
 class PolicyLease:
     """This process's part in the Lease `tidegate-<policy>` of the policy's namespace. One thread uses it.
 
-    `identity` must be new for every process: a restarted one may not take its predecessor's turn for its own.
+    `identity` must be new for every process: a restarted one may not take its predecessor's turn for its own, because a request of that
+    one may still be on its way. It waits like any other replica, unless the Lease was released.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class PolicyLease:
         raised: the turn goes on until it runs out by itself.
         """
         if self.seconds_until_due() == 0.0:
-            self._next_look_at = self._monotonic() + self._times.renew_seconds
+            self._next_look_at = self._monotonic() + self._times.look_seconds
             try:
                 self._look()
             except RetryLater as error:
@@ -116,20 +115,17 @@ class PolicyLease:
 
     def _look(self) -> None:
         present = self._kubernetes.read_lease(self._namespace, self._name)
-        if present is None and self._seen is not None and self._seen.holder != self._identity and not self._is_free(self._seen):
-            return  # somebody deleted the Lease of a holder that may still be writing: its turn runs out first
-        self._observe(present)
-        if present is None:
-            self._take(self._fresh(), self._kubernetes.create_lease)
-        elif present.holder == self._identity:
-            self._take(replace(present, duration_seconds=self._times.duration_seconds), self._kubernetes.replace_lease)
-        else:
+        # One that somebody deleted says nothing of its holder, who may still be writing: that turn runs out first.
+        if present is not None or not self._is_anothers_turn():
+            self._observe(present)
+        if self._is_anothers_turn():
             self._held_until = _NEVER
-            if self._is_free(present):
-                turns = present.transitions + 1
-                self._take(
-                    replace(self._fresh(), transitions=turns, resource_version=present.resource_version), self._kubernetes.replace_lease
-                )
+            # Looking a moment too early would cost a whole further period.
+            self._next_look_at = min(self._next_look_at, self._others_turn_ends_at())
+        elif present is None:
+            self._take(self._fresh(), self._kubernetes.create_lease)
+        else:
+            self._take(self._successor_of(present), self._kubernetes.replace_lease)
 
     def _observe(self, present: LeaseRecord | None) -> None:
         """Start counting anew when the Lease changed. The clock is read after the answer came, so never too early."""
@@ -137,13 +133,19 @@ class PolicyLease:
             self._seen_at = self._monotonic()
         self._seen = present
 
-    def _is_free(self, present: LeaseRecord) -> bool:
-        free_at = self._seen_at + (present.duration_seconds or self._times.duration_seconds)
-        if not present.holder or self._monotonic() >= free_at:
-            return True
-        # Looking a moment too early would cost a whole further period.
-        self._next_look_at = min(self._next_look_at, free_at)
-        return False
+    def _is_anothers_turn(self) -> bool:
+        return self._monotonic() < self._others_turn_ends_at()
+
+    def _others_turn_ends_at(self) -> float:
+        """When the turn of the holder that was last seen is over; long ago when nobody held it or it is ours."""
+        if self._seen is None or self._seen.holder in ("", self._identity):
+            return _NEVER
+        return self._seen_at + (self._seen.duration_seconds or self._times.duration_seconds)
+
+    def _successor_of(self, present: LeaseRecord) -> LeaseRecord:
+        if present.holder == self._identity:
+            return replace(present, duration_seconds=self._times.duration_seconds)
+        return replace(self._fresh(), transitions=present.transitions + 1, resource_version=present.resource_version)
 
     def _fresh(self) -> LeaseRecord:
         now = self._wall()
@@ -165,6 +167,7 @@ class PolicyLease:
             return  # somebody was faster; the next look shows who
         self._seen_at = self._monotonic()
         self._held_until = sent_at + lease.duration_seconds - self._times.margin_seconds
+        self._next_look_at = sent_at + self._times.renew_seconds
 
     def _label(self) -> str:
         return f"{self._namespace}/{self._name}"

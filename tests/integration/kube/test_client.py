@@ -126,7 +126,7 @@ def test_kubectl_describe_shows_the_event_that_was_recorded(kube_api: KubeApi, k
 
 
 def test_another_replica_takes_over_when_the_holder_is_silent(kubernetes: KubernetesClient, namespace: str) -> None:
-    times = LeaseTimes(duration_seconds=3, renew_seconds=0.5, margin_seconds=1.0)
+    times = LeaseTimes(duration_seconds=3, renew_seconds=0.5, look_seconds=0.5, margin_seconds=1.0)
     first, second = (
         PolicyLease(kubernetes, name, namespace=namespace, policy_name="orders", times=times) for name in ("replica-1", "replica-2")
     )

@@ -26,7 +26,8 @@ class Watched:
     def __init__(self) -> None:
         self.wakes = 0
         self.now = 100.0
-        self.cache = ResourceCache(self._wake, monotonic=lambda: self.now)
+        self.forgotten: list[str] = []
+        self.cache = ResourceCache(self._wake, forget=self.forgotten.append, monotonic=lambda: self.now)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -89,6 +90,13 @@ def test_a_deleted_uid_never_comes_back(watched: Watched) -> None:
     watched.put(tier("a", "0"))
     watched.list(tier("a"))
     assert watched.names() == []
+
+
+def test_whoever_remembers_an_object_is_told_when_it_is_gone_by_watch_or_by_list(watched: Watched) -> None:
+    watched.list(tier("a"), tier("b"), tier("c"))
+    watched.cache.remove(BUSINESS_TIERS, "uid-a")
+    watched.list(tier("c"))
+    assert watched.forgotten == ["uid-a", "uid-b"]
 
 
 @pytest.mark.parametrize(
