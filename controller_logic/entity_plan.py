@@ -21,6 +21,7 @@ _NOTHING_BENEATH: BeneathKeys = {}
 
 _WHY = {
     Reason.FIRST_QUOTA: "first quota of a member",
+    Reason.ADOPTED: "taken over from another writer, whose value is kept in the ledger",
     Reason.CONTRACT_CHANGED: "the contract was changed",
     Reason.LEADERS_MOVED: "partition leaders moved",
     Reason.CONTRACT: "last step to the contract",

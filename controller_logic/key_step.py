@@ -203,7 +203,7 @@ def _accepted_on_the_way(standing: Standing, target: Target, rules: KeyRules) ->
 def _cause(standing: Standing, target: Target) -> Reason:
     entry = standing.entry
     if entry is None:
-        return Reason.FIRST_QUOTA
+        return Reason.FIRST_QUOTA if standing.seen is None else Reason.ADOPTED
     if standing.disturbed:
         return Reason.REPAIRED
     if entry.basis != target.basis:
@@ -214,7 +214,7 @@ def _cause(standing: Standing, target: Target) -> Reason:
 
 def _kind(cause: Reason, *, raises: bool) -> tuple[WriteKind, bool]:
     """The kind of a write and whether the budget pays: a first write and a recovery are free (control.md 3.6 e)."""
-    if cause is Reason.FIRST_QUOTA:
+    if cause in (Reason.FIRST_QUOTA, Reason.ADOPTED):
         return WriteKind.FIRST, False
     if not raises:
         return WriteKind.LOWERING, True

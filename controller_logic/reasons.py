@@ -27,7 +27,8 @@ class Reason(StrEnum):
     REACHABLE = "Reachable", "ZooKeeper, the brokers and the cluster id all answered."
 
     # why a quota is changed
-    FIRST_QUOTA = "FirstQuota", "The entity had no quota of ours before."
+    FIRST_QUOTA = "FirstQuota", "The entity had no such quota before."
+    ADOPTED = "Adopted", "A quota that somebody else had set was taken over; the ledger keeps its value, to give it back."
     CONTRACT_CHANGED = "ContractChanged", "Somebody edited the contract, the scaling or a default."
     LEADERS_MOVED = "LeadersMoved", "Partition leaders moved, so the contract needs another number per broker."
     STEPPING = "Stepping", "The quota goes down in safe steps, so that no client is muted for long."

@@ -30,7 +30,7 @@ _KIND_WORDS = {
     WriteKind.RECOVERY: "raised because leaders moved",
     WriteKind.LOWERING: "lowered",
     WriteKind.RAISE: "raised",
-    WriteKind.FIRST: "first quota",
+    WriteKind.FIRST: "set for the first time",
     WriteKind.GIVE_BACK: "given back",
     WriteKind.RECORD: "only recorded as ours",
 }

@@ -45,6 +45,18 @@ def test_an_equal_quota_is_not_rewritten_but_recorded_so_that_it_can_be_given_ba
     assert world.quotas[ALICE].ledger is None
 
 
+@pytest.mark.parametrize(
+    ("foreign", "reason"),
+    [(None, Reason.FIRST_QUOTA), ("5000000", Reason.ADOPTED), ("11000000", Reason.ADOPTED)],
+    ids=["nothing", "smaller", "larger"],
+)
+def test_a_quota_of_somebody_else_is_adopted_and_only_where_none_was_it_is_the_first(foreign: str | None, reason: Reason) -> None:
+    world = fixed_world(10 * MB)
+    world.quotas = {ALICE: stored(ALICE, {} if foreign is None else {FETCH: foreign})}
+    assert [write.reason for write in world.run().writes] == [reason]
+    assert world.quotas[ALICE].ledger.entries[FETCH].before == foreign  # type: ignore[union-attr]
+
+
 def test_foreign_content_stops_its_own_entity_only() -> None:
     world = World((tier(member(ALICE, per_broker(MB)), member(BOB, per_broker(MB))),))
     world.quotas = {ALICE: replace(stored(ALICE), version=3, problem="bad JSON")}

@@ -145,8 +145,9 @@ def test_deciding_again_changes_nothing_unless_a_step_or_room_is_due(world: Worl
         play(world, turn)
     again = world.decide()
     assert again.writes == ()
-    world.memory = Memory()
-    assert world.decide().writes == ()
+    if not again.deferred_writes:  # what was given back in full leaves no trace by which a restart could know what it cost
+        world.memory = Memory()
+        assert world.decide().writes == ()
 
 
 @settings(deadline=None)
