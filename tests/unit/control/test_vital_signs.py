@@ -1,0 +1,57 @@
+"""A loop that is dead or stuck is named; one that rests or has ended is not."""
+
+import pytest
+
+from tidegate.control.vital_signs import VitalSigns
+
+
+class Hands:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def signs(clock: Hands) -> VitalSigns:
+    return VitalSigns(clock, 120.0)
+
+
+def test_nothing_is_wrong_where_nothing_runs(signs: VitalSigns) -> None:
+    assert signs.complaint() is None
+
+
+@pytest.mark.parametrize(("silent_seconds", "complains"), [(119.0, False), (120.0, False), (121.0, True)])
+def test_silence_is_a_complaint_only_beyond_the_limit(signs: VitalSigns, clock: Hands, silent_seconds: float, complains: bool) -> None:
+    signs.beat("policy streaming/orders")
+    clock.now += silent_seconds
+    assert (signs.complaint() is not None) is complains
+
+
+def test_a_complaint_names_every_silent_loop_and_how_long_it_has_been_silent(signs: VitalSigns, clock: Hands) -> None:
+    signs.beat("manager")
+    clock.now += 30
+    signs.beat("leases")
+    clock.now += 130
+    signs.beat("policy streaming/orders")
+    assert signs.complaint() == "No sign of life from leases for 130 s, manager for 160 s; the limit is 120 s"
+
+
+def test_a_sign_of_life_ends_a_complaint(signs: VitalSigns, clock: Hands) -> None:
+    signs.beat("manager")
+    clock.now += 500
+    signs.beat("manager")
+    assert signs.complaint() is None
+
+
+def test_a_loop_that_ended_as_it_should_is_not_missed(signs: VitalSigns, clock: Hands) -> None:
+    signs.beat("policy streaming/orders")
+    signs.forget("policy streaming/orders")
+    clock.now += 500
+    assert signs.complaint() is None
