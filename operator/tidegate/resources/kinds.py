@@ -67,7 +67,12 @@ POLICY = Kind(
         _READY,
         Column(name="Mode", json_path=".spec.mode", description="Observe or Enforce."),
         Column(name="Brokers", json_path=".status.summary.brokers", description="Live brokers.", type="integer"),
-        Column(name="Over", json_path=".status.summary.over", description="Brokers over their limit.", type="integer"),
+        Column(
+            name="Over",
+            json_path=".status.summary.over",
+            description="Brokers over their limit; empty while load is not watched.",
+            type="integer",
+        ),
         Column(name="Throttled", json_path=".status.summary.throttled", description="Levels below their contract now."),
         Column(name="Quotas", json_path=".status.summary.quotas", description="Quotas in sync of quotas managed."),
         _REASON,

@@ -109,7 +109,7 @@ class MetricsSource(SchemaModel):
     enable_metering: bool | None = Field(
         default=None,
         description="true: write a non-binding quota for Kafka's default user, so that brokers meter every user; "
-        "the ledger records it. Unset means false.",
+        "the ledger records it. Unset means false. Not acted on by this version.",
     )
 
     rules = (

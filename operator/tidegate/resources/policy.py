@@ -26,14 +26,19 @@ class PolicySpec(SchemaModel):
     )
     kafka: KafkaCluster = Field(description="The Kafka cluster. One policy per cluster, told apart by cluster id.")
     metrics: MetricsSource | None = Field(
-        default=None, description="Where load is measured. Unset means that contracts follow the leaders and no tier is ever throttled."
+        default=None,
+        description="Where load is measured. Unset means that contracts follow the leaders and no tier is ever throttled. "
+        "This version does not read load yet (condition MetricsFresh says so) and throttles no tier.",
     )
     brokers: BrokerLimits | None = Field(
-        default=None, description="Limits of each single broker. Unset means that no broker is ever over its limit."
+        default=None,
+        description="Limits of each single broker. Unset means that no broker is ever over its limit. Not acted on by this version.",
     )
     leader_scaling: LeaderScaling | None = Field(default=None, description="How contracts follow partition leaders.")
     escalation: Escalation | None = Field(
-        default=None, description="How tiers are throttled and released while a broker is over its limit. Everything in it may be left out."
+        default=None,
+        description="How tiers are throttled and released while a broker is over its limit. Everything in it may be left out. "
+        "This version acts on maxMuteSeconds only, which bounds every lowering.",
     )
     defaults: QuotaDefaults | None = Field(
         default=None, description="Quotas of Kafka's default entities, on each broker. Unset means not managed."

@@ -102,7 +102,9 @@ class TierSpec(SchemaModel):
         "Tiers of the same level act together."
     )
     throttled: ThrottledRates | None = Field(
-        default=None, description="What members drop to while a broker is over its limit. Required on L1, L2 and L3, refused on L0."
+        default=None,
+        description="What members drop to while a broker is over its limit. Required on L1, L2 and L3, refused on L0. "
+        "Not acted on by this version.",
     )
     members: tuple[TierMember, ...] = Field(
         min_length=1,

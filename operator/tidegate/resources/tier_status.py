@@ -44,7 +44,8 @@ class MemberStatus(SchemaModel):
     target: QuotaInForce | None = Field(default=None, description="Quota it is on its way to, where that differs.")
     contract_total: TotalRates | None = Field(default=None, description="What the contract promises over the whole cluster.")
     permitted_total: TotalRates | None = Field(
-        default=None, description="What the quota permits over the whole cluster: quota times brokers that lead."
+        default=None,
+        description="What the target (the quota, where no target is shown) permits over the whole cluster: it times the brokers that lead.",
     )
     state: CamelCaseWord = Field(
         description="Contract, Stepping, Throttled, Relaxing, or what keeps the member from it, such as TopicNotFound."
