@@ -53,8 +53,8 @@ class MemberReport:
     """One member after the pass. Rates are bytes per second.
 
     `quota` is what is in force per broker once the pass's writes are applied, `target` what it should end at (equal but
-    while stepping or held); `contract_total` is what was promised over all brokers, `permitted_total` what the numbers
-    allow (quota x brokers that lead); both are None where the member has no topics or the leaders are unknown.
+    while stepping or held); `contract_total` is what was promised over all brokers, `permitted_total` what the target
+    allows (target x brokers that lead); both are None where the member has no topics or the leaders are unknown.
     """
 
     tier_key: str

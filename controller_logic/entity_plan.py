@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from controller_logic.desired import Promise
 from controller_logic.key_step import Beneath, KeyRules, KeyStep, Standing, follow, give_back
 from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.quota_text import quota_words
+from controller_logic.quota_text import KEY_WORDS, quota_words
 from controller_logic.reasons import Reason
 
 _KIND_ORDER = {kind: place for place, kind in enumerate(WriteKind)}
@@ -125,7 +125,7 @@ def _write(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey,
         ledger=_record(stored, steps, entries, policy=policy),
         kind=lead.kind or WriteKind.RECORD,
         reason=Reason.REPAIRED if any(step.because is Reason.REPAIRED for step in active) else lead.because,
-        message=f"{stored.entity}: " + "; ".join([_words(step) for step in active]),
+        message=f"{stored.entity}: {_words(active)}",
         charged=any(step.charged for step in active),
         predicted_mute_seconds=max(step.predicted_mute_seconds for step in active),
     )
@@ -146,15 +146,28 @@ def _record(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey
     return LedgerRecord(stored.entity, policy.key, policy.uid, after) if after else None
 
 
-def _words(step: KeyStep) -> str:
+def _words(steps: list[KeyStep]) -> str:
+    """What happens to each key, and then why; keys of which the same is to be said share one explanation."""
+    explained: dict[str, list[str]] = {}
+    for step in steps:
+        explained.setdefault(_why(step), []).append(_change_words(step))
+    return "; ".join(f"{' and '.join(changes)}{why}" for why, changes in explained.items())
+
+
+def _change_words(step: KeyStep) -> str:
     if not step.changes_quota:
-        return f"{step.key} stays {quota_words(step.key, step.text)}, {_record_words(step)}"
-    change = f"{step.key} from {quota_words(step.key, step.seen)} to {quota_words(step.key, step.text)} per broker"
+        return f"{KEY_WORDS[step.key]} stays {quota_words(step.key, step.text)}"
+    return f"{KEY_WORDS[step.key]} from {quota_words(step.key, step.seen)} to {quota_words(step.key, step.text)}"
+
+
+def _why(step: KeyStep) -> str:
+    if not step.changes_quota:
+        return f", {_record_words(step)}"
     if step.due_in_seconds is not None:
-        return f"{change}, one step on its way down, next in {step.due_in_seconds:.0f} s"
+        return f" per broker, one step on its way down, next in {step.due_in_seconds:.0f} s"
     if step.predicted_mute_seconds:
-        return f"{change}, {_WHY[step.because]}; a busy client may be muted for up to {step.predicted_mute_seconds:.1f} s"
-    return f"{change}, {_WHY[step.because]}{_unguarded_words(step)}"
+        return f" per broker, {_WHY[step.because]}; a busy client may be muted for up to {step.predicted_mute_seconds:.1f} s"
+    return f" per broker, {_WHY[step.because]}{_unguarded_words(step)}"
 
 
 def _record_words(step: KeyStep) -> str:

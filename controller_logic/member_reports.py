@@ -14,15 +14,9 @@ from controller_logic.key_step import KeyStep
 from controller_logic.leader_scaling import LeaderSpread
 from controller_logic.model import BYTE_RATE_KEYS, Entity, Hold, Level, Policy, QuotaKey, StoredQuota
 from controller_logic.mute_guard import MuteGuard
-from controller_logic.quota_text import number_of, quota_words, rate_words
+from controller_logic.quota_text import KEY_WORDS, number_of, quota_words, rate_words
 from controller_logic.reasons import Reason
 
-_SHORT = {
-    QuotaKey.CONSUMER_BYTE_RATE: "fetch",
-    QuotaKey.PRODUCER_BYTE_RATE: "produce",
-    QuotaKey.REQUEST_PERCENTAGE: "request time",
-    QuotaKey.CONTROLLER_MUTATION_RATE: "controller mutations",
-}
 _UNTOUCHED = {
     Reason.FOREIGN_CONTENT: (MemberState.FOREIGN_CONTENT, "the entity's znode cannot be read safely; it is left as it is"),
     Reason.CONTENDED: (MemberState.CONTENDED, "another writer keeps changing the quota; left alone for a while"),
@@ -78,7 +72,7 @@ def _verdict(wanted: Wanted, plan: EntityPlan, circumstances: Circumstances) -> 
         words = f"{wanted.entity} is managed by {wanted.taken_by} already; this member changes nothing"
         return MemberState.OVERLAPPING, Reason.OVERLAPPING, words
     if circumstances.hold is not None:
-        return MemberState.HELD, circumstances.hold.reason, f"quota stays as it is: {circumstances.hold.message}"
+        return MemberState.HELD, circumstances.hold.reason, circumstances.hold.message
     if plan.refused is not None:
         state, words = _UNTOUCHED[plan.refused]
         return state, plan.refused, words
@@ -121,7 +115,7 @@ def _in_force(wanted: Wanted, plan: EntityPlan, circumstances: Circumstances) ->
 
 
 def _promise_words(promise: Promise) -> str:
-    rates = ", ".join([f"{_SHORT[key]} {_value_words(key, value)}" for key, value in promise.values.items()])
+    rates = ", ".join([f"{KEY_WORDS[key]} {_value_words(key, value)}" for key, value in promise.values.items()])
     spread = promise.spread
     if spread is None:
         return f"{rates} per broker"
@@ -138,7 +132,7 @@ def _missing_words(promise: Promise, spread: LeaderSpread) -> str:
     names = ", ".join(spread.missing[:3]) + (f" and {len(spread.missing) - 3} more" if len(spread.missing) > 3 else "")
     if not promise.targets:
         return f"topic {names} does not exist; the member's quota stays as it is until it does"
-    return f"topic {names} does not exist; what depends on leaders is raised by its other topics, never lowered, until it does"
+    return f"topic {names} does not exist; until it does the quota may be raised, never lowered, towards {_promise_words(promise)}"
 
 
 def _stepping_words(promise: Promise, steps: list[KeyStep], policy: Policy) -> str:
@@ -147,7 +141,7 @@ def _stepping_words(promise: Promise, steps: list[KeyStep], policy: Policy) -> s
     for step in steps:
         target = promise.targets.get(step.key)
         goal = target.text if target is not None else (step.entry.before if step.entry is not None else None)
-        parts.append(f"{_SHORT[step.key]} going down to {quota_words(step.key, goal)}, now {quota_words(step.key, step.text)}")
+        parts.append(f"{KEY_WORDS[step.key]} going down to {quota_words(step.key, goal)}, now {quota_words(step.key, step.text)}")
     return f"{'; '.join(parts)}; safe steps of at most {policy.max_mute_seconds} s mute, {distance} s apart"
 
 

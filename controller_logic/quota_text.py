@@ -13,6 +13,14 @@ from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
 _MEGA = 1_000_000
 _KILO = 1_000
 
+KEY_WORDS = {
+    QuotaKey.CONSUMER_BYTE_RATE: "fetch",
+    QuotaKey.PRODUCER_BYTE_RATE: "produce",
+    QuotaKey.REQUEST_PERCENTAGE: "request time",
+    QuotaKey.CONTROLLER_MUTATION_RATE: "controller mutations",
+}
+"""What people call each quota key, in the order in which they are shown; the specs use the same words."""
+
 
 def number_of(text: str | None) -> Decimal | None:
     """The number that a text spells; None for an absent quota and for a text that is no finite number."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import BYTE_RATE_KEYS, Default, Entity
 from controller_logic.precedence import Applicable, PrecedenceLevel
-from controller_logic.quota_text import enforced_rate, quota_words
+from controller_logic.quota_text import KEY_WORDS, enforced_rate, quota_words
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
 from tidegate.commands.page import Page
-from tidegate.commands.quantity import KEY_WORDS, ago_words, short_words
+from tidegate.commands.quantity import ago_words, short_words
 
 LEVEL_WORDS = {
     PrecedenceLevel.USER_AND_CLIENT: "this user with this client id",
@@ -110,9 +110,11 @@ def _total_sentences(explanation: KeyExplanation, applies: Applicable, brokers: 
 def _scaled_sentence(explanation: KeyExplanation, report: MemberReport) -> str:
     permitted = short_words(explanation.key, report.permitted_total[explanation.key])
     skew = "" if report.leader_skew is None else f" (leader skew {report.leader_skew:.2f})"
-    sentence = f"Its topics have {report.leaders} leaders on {report.leading_brokers} brokers, which permits {permitted}{skew}"
     promised = report.contract_total.get(explanation.key)
-    return f"{sentence}; promised are {short_words(explanation.key, promised)}." if promised is not None else f"{sentence}."
+    promise = "" if promised is None else f"; {short_words(explanation.key, promised)} are promised over all of them"
+    where = f"Its topics have {report.leaders} leaders on {report.leading_brokers} brokers{skew}{promise}"
+    target = short_words(explanation.key, report.target.get(explanation.key))
+    return f"{where}, and the target of {target} each permits {permitted}."
 
 
 def _shadow_sentences(explanation: KeyExplanation, applies: Applicable) -> Iterator[str]:

@@ -7,9 +7,10 @@ from collections import Counter
 
 from controller_logic.decision import Decision, MemberReport, MemberState
 from controller_logic.model import Mode, Observation, WriteKind
+from controller_logic.quota_text import KEY_WORDS
 from tidegate.commands.page import Page
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
-from tidegate.commands.quantity import KEY_WORDS, short_words
+from tidegate.commands.quantity import short_words
 from tidegate.commands.sheet import Column, Sheet
 
 COLUMNS = (
@@ -53,9 +54,9 @@ def _show_head(page: Page, observation: Observation) -> None:
     brokers = f", {len(observation.topology.brokers)} brokers" if observation.topology else ""
     page.say(f"Policy {policy.key}, mode {policy.mode.value}{brokers}. Nothing is written by this command.", "bold")
     if policy.mode is Mode.OBSERVE:
-        page.say("The policy only observes: the operator would write this once mode is Enforce.")
+        page.say("The policy only observes: the operator writes nothing until mode is Enforce.")
     if policy.paused:
-        page.warn("the policy is paused: the operator writes this only after the annotation tidegate.io/paused is removed.")
+        page.warn("the policy is paused: the operator writes nothing until the annotation tidegate.io/paused is removed.")
     page.say()
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from controller_logic.key_step import is_disturbed
 from controller_logic.model import Entity, LedgerEntry, QuotaKey
+from controller_logic.quota_text import KEY_WORDS
 from tidegate.commands.page import Document, Page
 from tidegate.commands.plan_document import entity_document
-from tidegate.commands.quantity import KEY_ORDER, KEY_WORDS, ago_words, short_words
+from tidegate.commands.quantity import KEY_ORDER, ago_words, short_words
 from tidegate.commands.restoration import Giveback
 from tidegate.commands.sheet import Column, Sheet
 

@@ -19,6 +19,7 @@ _TROUBLED = frozenset(
     {MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.OVERLAPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD}
 )
 # said by Ready already, or of no news value on a first pass
+_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED})  # somebody asked for it, so it warns of nothing
 _QUIET = frozenset({Reason.STARTING, Reason.METRICS_NOT_WATCHED, Reason.WITHIN_CONTRACT, Reason.REACHABLE, Reason.OBSERVING})
 
 
@@ -54,8 +55,7 @@ _TROUBLE = {"ClusterReachable": Truth.FALSE, "QuotasInSync": Truth.FALSE, "Confl
 
 def _type_of(verdict: Verdict) -> str:
     good = verdict.status is Truth.TRUE if verdict.type == "Ready" else False
-    expected = verdict.reason in (Reason.STEPPING, Reason.PAUSED)
-    return NORMAL if good or expected else WARNING
+    return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 
 def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) -> tuple[Telling, ...]:
@@ -65,7 +65,9 @@ def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) 
     for member in members:
         if member.state in _TROUBLED and member.reason not in _QUIET and stood.get(member.member_name) != member.state.value:
             fresh[member.reason].append(f"{member.member_name}: {member.message}")
-    return tuple(Telling(WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items())
+    return tuple(
+        Telling(NORMAL if reason in _EXPECTED else WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items()
+    )
 
 
 def write_events(writes: Iterable[QuotaWrite]) -> tuple[Telling, ...]:

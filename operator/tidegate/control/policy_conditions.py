@@ -62,8 +62,12 @@ def _ready(result: PassResult) -> Verdict:
     return ready(
         Truth.TRUE,
         Reason.IN_SYNC,
-        f"The contracts of {counted(decision.managed, 'entity').replace('entitys', 'entities')} follow the leaders",
+        f"{decision.in_sync} of {counted(decision.managed, 'quota')} at the contract on today's leaders{_skew_words(decision)}",
     )
+
+
+def _skew_words(decision: Decision) -> str:
+    return "" if decision.largest_leader_skew is None else f", largest leader skew {decision.largest_leader_skew:.2f}"
 
 
 def _told(holds: tuple[Hold, ...]) -> str:
@@ -90,7 +94,7 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
         return Verdict("QuotasInSync", Truth.UNKNOWN, reason, "The quotas in place are not known now; they stay as they are")
     if decision.in_sync >= decision.managed and not decision.deferred_writes and not decision.writes:
         return Verdict(
-            "QuotasInSync", Truth.TRUE, Reason.IN_SYNC, f"{decision.in_sync} of {counted(decision.managed, 'quota')} as they should be"
+            "QuotasInSync", Truth.TRUE, Reason.IN_SYNC, f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided"
         )
     reason, causes = _why_not(result)
     told = f": {listed(causes)}" if causes else ""
@@ -98,7 +102,7 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
         "QuotasInSync",
         Truth.FALSE,
         reason,
-        shortened(f"{decision.in_sync} of {counted(decision.managed, 'quota')} as they should be{told}"),
+        shortened(f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided{told}"),
     )
 
 

@@ -117,7 +117,8 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
         return ready(
             Truth.TRUE, Reason.OBSERVING, f"mode is Observe: {counted(len(members), 'member')} decided on, nothing written to Kafka"
         )
-    return ready(Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract")
+    told = listed([f"{member.member_name}: {member.message}" for member in members])
+    return ready(Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract: {told}")
 
 
 def _is_content(member: MemberReport) -> bool:

@@ -44,7 +44,7 @@ def test_a_quota_of_ours_is_explained_from_the_ledger_alone(managed: Any) -> Non
         "All connections of user alice to one broker share it, whatever their client id.",
         "Set by Tidegate 60 s ago: policy streaming/orders.",
         "Before Tidegate it was unlimited.",
-        "Unlimited, because none of Kafka's eight levels has a value: produce, request time, mutations.",
+        "Unlimited, because none of Kafka's eight levels has a value: produce, request time, controller mutations.",
     ):
         assert sentence in text
 
@@ -52,7 +52,8 @@ def test_a_quota_of_ours_is_explained_from_the_ledger_alone(managed: Any) -> Non
 def test_with_the_policy_the_answer_has_tier_skew_and_both_totals(managed: Any, policy: Any, tier: Any) -> None:
     text = explained(managed, "-f", managed.write_files(policy, tier))
     assert "tier streaming/core (L0), member shop" in text
-    assert "Its topics have 3 leaders on 2 brokers, which permits 40.0 MB/s (leader skew 1.33); promised are 30.0 MB/s." in text
+    assert "Its topics have 3 leaders on 2 brokers (leader skew 1.33); 30.0 MB/s are promised over all of them, " in text
+    assert "and the target of 20.0 MB/s each permits 40.0 MB/s." in text
     assert "up to 60.0 MB/s over all 3 brokers" in text
 
 

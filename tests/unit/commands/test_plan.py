@@ -61,7 +61,7 @@ def test_in_observe_mode_the_plan_is_the_same(world: Any, policy: Any, tier: Any
     policy["spec"]["mode"] = "Observe"
     answer = world.plan(policy, tier)
     assert answer.code == 2
-    assert "once mode is Enforce" in answer.out
+    assert "nothing until mode is Enforce" in answer.out
 
 
 def test_a_lowering_goes_in_steps_and_says_what_it_costs(world: Any, policy: Any, tier: Any) -> None:

@@ -83,7 +83,7 @@ def test_keys_that_stay_are_shown_only_when_asked_for() -> None:
 def test_in_observe_mode_the_plan_is_what_enforce_would_write() -> None:
     observing = replace(OBSERVATION, policy=replace(POLICY, mode=Mode.OBSERVE))
     text = shown(Decision(would_write=(RAISE,), members=(REPORT,), managed=1), observing)
-    assert "once mode is Enforce" in text
+    assert "nothing until mode is Enforce" in text
     assert "20.0 MB/s" in text
 
 
