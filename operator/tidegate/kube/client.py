@@ -95,6 +95,9 @@ class KubernetesClient:
             *_address(ref),
             body=body,
             _content_type=_MERGE_PATCH,
+            # A server with older CRDs drops what it does not know; by default it would also send a warning header for every such field
+            # of every member, and Python reads no answer of more than 100 headers. The status writer notices what was dropped.
+            field_validation="Ignore",
             what=f"write the status of {ref}",
             reason=_NOT_AS_LISTED,
         )
