@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from lab.errors import LabError
@@ -26,6 +26,10 @@ with warnings.catch_warnings():
 _TIMEOUT_SECONDS = 20.0
 _SCRAM_ITERATIONS = 4096
 _PREFERRED = 0  # the protocol's election type
+
+
+class _KnowsNobody(LabError):
+    """A broker answers from its start on, at first with an empty cluster: librdkafka calls that a partial response."""
 
 
 class KafkaAdmin:
@@ -96,7 +100,13 @@ class KafkaAdmin:
 
     def _all_agree(self, holds: Callable[[Any], bool]) -> bool:
         servers = [server for server in self._bootstrap_servers.split(",") if _listens(server)]
-        return bool(servers) and all(holds(KafkaAdmin(server)._metadata()) for server in servers)
+        return bool(servers) and all(KafkaAdmin(server)._says(holds) for server in servers)
+
+    def _says(self, holds: Callable[[Any], bool]) -> bool:
+        try:
+            return holds(self._metadata())
+        except _KnowsNobody:
+            return False
 
     def _client(self) -> AdminClient:
         """A client; callers keep it until their answer is there, because a client that goes away cancels its requests."""
@@ -106,6 +116,8 @@ class KafkaAdmin:
         try:
             return self._client().list_topics(timeout=_TIMEOUT_SECONDS)
         except KafkaException as error:
+            if error.args[0].code() == KafkaError._PARTIAL:
+                raise _KnowsNobody(f"{self._bootstrap_servers} serves, but the controller has not told it of any broker yet.") from error
             raise LabError(
                 f"No broker of {self._bootstrap_servers} answered a metadata request within {_TIMEOUT_SECONDS:g} s: {error}"
             ) from error

@@ -9,6 +9,7 @@ the next lab of the same user that starts, and `lab down`, sweep the directories
 
 from __future__ import annotations
 
+import fcntl
 import json
 import secrets
 import shutil
@@ -58,10 +59,13 @@ def runs_root() -> Path:
 
 def sweep() -> None:
     """Clear every run whose owner is gone."""
-    for path in sorted(runs_root().glob("[!.]*")):
-        if not is_owned(path):
-            say("lab", f"clearing what the interrupted run {path.name} left")
-            clear(path)
+    cache.root().mkdir(parents=True, exist_ok=True)
+    with (cache.root() / "sweep.lock").open("w") as lock:  # who comes second finds everything cleared, not half of it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in sorted(runs_root().glob("[!.]*")):
+            if not is_owned(path):
+                say("lab", f"clearing what the interrupted run {path.name} left")
+                clear(path)
 
 
 def is_owned(path: Path) -> bool:
@@ -74,8 +78,13 @@ def is_owned(path: Path) -> bool:
 
 def clear(path: Path) -> None:
     """Undo what the run at `path` recorded, last thing first, and remove its directory."""
-    undo = path / "undo.jsonl"
-    lines = undo.read_text().splitlines() if undo.exists() else []
-    for line in reversed(lines):
+    for line in reversed(_undo_lines(path)):
         subprocess.run(json.loads(line), check=False, capture_output=True, timeout=_UNDO_TIMEOUT_SECONDS)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _undo_lines(path: Path) -> list[str]:
+    try:
+        return (path / "undo.jsonl").read_text().splitlines()
+    except FileNotFoundError:  # nothing to undo, or its owner is clearing it at this moment
+        return []
