@@ -10,6 +10,12 @@ PYTHON := .venv/bin/python
 # The interpreter of the machine, never a downloaded one.
 export UV_PYTHON_DOWNLOADS := never
 export UV_PYTHON := 3.11
+# Tests start dozens of interpreters; where compiled code may not be kept, each would compile all its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Two processes where tests wait for real parts, each with parts of its own; PYTEST="-n 0" runs all in one.
+UNIT := -m "not integration" -n auto --maxprocesses=4
+INTEGRATION := -m integration -n 2 --dist loadgroup
 
 ##@ Use
 .PHONY: demo
@@ -27,16 +33,16 @@ doctor: ## Say what this machine lacks, and the command that installs it
 .PHONY: test
 test: setup ## Set everything up and run every test, those on real parts too
 	$(PYTHON) -m lab doctor --quiet
-	$(PYTHON) -m pytest -m "not integration" $(PYTEST)
-	$(PYTHON) -m pytest -m integration $(PYTEST)
+	$(PYTHON) -m pytest $(UNIT) $(PYTEST)
+	$(PYTHON) -m pytest $(INTEGRATION) $(PYTEST)
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (seconds)
-	$(PYTHON) -m pytest -m "not integration" $(PYTEST)
+	$(PYTHON) -m pytest $(UNIT) $(PYTEST)
 
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
-	$(PYTHON) -m pytest -m integration $(PYTEST)
+	$(PYTHON) -m pytest $(INTEGRATION) $(PYTEST)
 
 .PHONY: check
 check: setup ## Lint, types, who may know whom, and generated files up to date

@@ -46,21 +46,21 @@ class BytesContract(StoreTests):
         ],
     )
     def test_a_quota_is_written_as_a_broker_writes_it(
-        self, store: ZooKeeperQuotaStore, kafka: OtherWriter, entity: Entity, path: str
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, entity: Entity, path: str
     ) -> None:
         assert self.write(store, entity, {PRODUCE: "1048576"}).applied
-        assert kafka.get(path_of(path)) == b'{"version":1,"config":{"producer_byte_rate":"1048576"}}'
-        (name,) = kafka.children("/config/changes")
+        assert others.get(path_of(path)) == b'{"version":1,"config":{"producer_byte_rate":"1048576"}}'
+        (name,) = others.children("/config/changes")
         assert re.fullmatch(r"config_change_[0-9]{10}", name)
-        assert kafka.get(f"/config/changes/{name}") == f'{{"version":2,"entity_path":"{path}"}}'.encode()
+        assert others.get(f"/config/changes/{name}") == f'{{"version":2,"entity_path":"{path}"}}'.encode()
         assert store.read([entity])[entity].values == {PRODUCE: "1048576"}
 
-    def test_an_entity_and_its_own_child_fit_into_one_batch(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
+    def test_an_entity_and_its_own_child_fit_into_one_batch(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
         seen = store.read([ALICE, ALICE_APP])
         outcomes = store.write([first(seen[ALICE_APP], {PRODUCE: "2048"}), first(seen[ALICE], {FETCH: "4096"})], CLUSTER)
         assert [outcome.applied for outcome in outcomes] == [True, True]
-        assert kafka.get("/config/users/alice") == b'{"version":1,"config":{"consumer_byte_rate":"4096"}}'
-        assert kafka.get("/config/users/alice/clients/app") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"consumer_byte_rate":"4096"}}'
+        assert others.get("/config/users/alice/clients/app") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
 
     def test_a_parent_made_for_a_child_reads_as_having_no_quota(self, store: ZooKeeperQuotaStore) -> None:
         seen = store.read([ALICE])[ALICE]
@@ -70,31 +70,31 @@ class BytesContract(StoreTests):
         (outcome,) = store.write([first(seen, {FETCH: "4096"})], CLUSTER)
         assert outcome.applied, "a node that appeared empty is no conflict"
 
-    def test_foreign_keys_keep_every_byte_and_their_place(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
-        kafka.put("/config/users/alice", f'{{"version":1,"config":{{{SCRAM},"producer_byte_rate":"7000","later":"x"}}}}'.encode())
+    def test_foreign_keys_keep_every_byte_and_their_place(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.put("/config/users/alice", f'{{"version":1,"config":{{{SCRAM},"producer_byte_rate":"7000","later":"x"}}}}'.encode())
         assert self.write(store, ALICE, {PRODUCE: "1024", FETCH: "2048"}).applied
         expected = f'{{"version":1,"config":{{{SCRAM},"producer_byte_rate":"1024","later":"x","consumer_byte_rate":"2048"}}}}'
-        assert kafka.get("/config/users/alice") == expected.encode()
+        assert others.get("/config/users/alice") == expected.encode()
 
-    def test_an_empty_quota_is_deleted_unless_something_else_needs_the_node(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
-        kafka.put("/config/users/carol", f'{{"version":1,"config":{{{SCRAM}}}}}'.encode())
+    def test_an_empty_quota_is_deleted_unless_something_else_needs_the_node(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.put("/config/users/carol", f'{{"version":1,"config":{{{SCRAM}}}}}'.encode())
         entities = [ALICE, ALICE_APP, BOB, Entity("carol")]
         store.write([first(quota, {PRODUCE: "2048"}) for quota in store.read(entities).values()], CLUSTER)
         store.write([give_back(quota, {PRODUCE: None}) for quota in store.read(entities).values()], CLUSTER)
-        assert kafka.get("/config/users/alice") == b'{"version":1,"config":{}}'
-        assert kafka.get("/config/users/alice/clients/app") is None
-        assert kafka.get("/config/users/bob") is None
-        assert kafka.get("/config/users/carol") == f'{{"version":1,"config":{{{SCRAM}}}}}'.encode()
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{}}'
+        assert others.get("/config/users/alice/clients/app") is None
+        assert others.get("/config/users/bob") is None
+        assert others.get("/config/users/carol") == f'{{"version":1,"config":{{{SCRAM}}}}}'.encode()
         assert store.ledger_entities() == frozenset()
 
-    def test_a_record_changes_only_the_ledger(self, store: ZooKeeperQuotaStore, kafka: OtherWriter, faults: FaultyTree) -> None:
-        kafka.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
+    def test_a_record_changes_only_the_ledger(self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree) -> None:
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
         seen = store.read([ALICE])[ALICE]
         assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
         now = store.read([ALICE])[ALICE]
         assert now.version == seen.version
         assert now.ledger == record(ALICE, {PRODUCE: "2048"})
-        assert kafka.children("/config/changes") == []
+        assert others.children("/config/changes") == []
 
     # --- what must never reach a broker ------------------------------------------------------------------------------
 
@@ -109,23 +109,23 @@ class BytesContract(StoreTests):
         ],
     )
     def test_a_value_that_harms_brokers_is_not_written(
-        self, store: ZooKeeperQuotaStore, kafka: OtherWriter, key: QuotaKey, value: str
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, key: QuotaKey, value: str
     ) -> None:
         outcome = self.write(store, ALICE, {key: value})
         assert (outcome.applied, outcome.reason) == (False, Reason.FOREIGN_CONTENT)
-        assert kafka.get("/config/users/alice") is None
-        assert kafka.children("/config/changes") == []
+        assert others.get("/config/users/alice") is None
+        assert others.children("/config/changes") == []
 
     def test_what_stood_there_before_is_given_back_even_if_we_would_not_choose_it(
-        self, store: ZooKeeperQuotaStore, kafka: OtherWriter
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
-        kafka.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"500"}}')
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"500"}}')
         seen = store.read([ALICE])[ALICE]
         ledger = record(ALICE, {PRODUCE: "2048"}, before="500")
         store.write([QuotaWrite(ALICE, {PRODUCE: "2048"}, seen, ledger, WriteKind.FIRST, Reason.FIRST_QUOTA, "", charged=False)], CLUSTER)
         (outcome,) = store.write([give_back(store.read([ALICE])[ALICE], {PRODUCE: "500"})], CLUSTER)
         assert outcome.applied
-        assert kafka.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"500"}}'
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"500"}}'
 
     @pytest.mark.parametrize(
         "content",
@@ -146,16 +146,16 @@ class BytesContract(StoreTests):
         ids=lambda content: repr(content[:50]),
     )
     def test_what_cannot_be_read_safely_is_reported_and_left_alone(
-        self, store: ZooKeeperQuotaStore, kafka: OtherWriter, content: bytes
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, content: bytes
     ) -> None:
-        kafka.put("/config/users/alice", content)
+        others.put("/config/users/alice", content)
         seen = store.read([ALICE, BOB])
         assert seen[ALICE].problem is not None
         assert seen[ALICE].values == {}
         assert seen[BOB].problem is None
         outcomes = store.write([first(seen[ALICE], {PRODUCE: "2048"}), first(seen[BOB], {PRODUCE: "2048"})], CLUSTER)
         assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [(False, Reason.FOREIGN_CONTENT), (True, None)]
-        assert kafka.get("/config/users/alice") == content
+        assert others.get("/config/users/alice") == content
 
     @pytest.mark.parametrize("name", [".", "..", "\ud800"])
     def test_a_name_that_no_node_can_have_is_a_problem_of_that_entity_only(self, store: ZooKeeperQuotaStore, name: str) -> None:
@@ -165,22 +165,22 @@ class BytesContract(StoreTests):
         (outcome,) = store.write([first(seen[Entity(name)], {PRODUCE: "2048"})], CLUSTER)
         assert outcome.reason is Reason.FOREIGN_CONTENT
 
-    def test_node_names_that_stand_for_nobody_are_reported_not_read(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
+    def test_node_names_that_stand_for_nobody_are_reported_not_read(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
         for name in ("users/a b", "clients/a%zz", "users/%41"):
-            kafka.put(path_of(name), b"{}")
+            others.put(path_of(name), b"{}")
         self.write(store, BOB, {PRODUCE: "2048"})
-        kafka.put("/tidegate/ledger/a b", b"{}")
+        others.put("/tidegate/ledger/a b", b"{}")
         assert set(store.read_everything()) == {BOB}
         assert set(store.unreadable_nodes()) == {
             *("/config/users/a b", "/config/clients/a%zz", "/config/users/%41", "/tidegate/ledger/a b"),
         }
 
     def test_own_nodes_stay_out_of_kafkas_tree_and_notifications_are_never_deleted(
-        self, store: ZooKeeperQuotaStore, kafka: OtherWriter
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
         store.claim(POLICY, "uid-1")
         for at in range(3):
             self.write(store, ALICE, {PRODUCE: str(2048 + at)}, at=at)
-        assert sorted(kafka.children("/config")) == ["brokers", "changes", "clients", "topics", "users"]
-        assert sorted(kafka.children("/tidegate")) == ["claim", "ledger"]
-        assert sorted(kafka.children("/config/changes")) == [f"config_change_{number:010d}" for number in range(3)]
+        assert sorted(others.children("/config")) == ["brokers", "changes", "clients", "topics", "users"]
+        assert sorted(others.children("/tidegate")) == ["claim", "ledger"]
+        assert sorted(others.children("/config/changes")) == [f"config_change_{number:010d}" for number in range(3)]

@@ -29,28 +29,28 @@ class SafetyContract(StoreTests):
 
     # --- comparing before writing ------------------------------------------------------------------------------------
 
-    def test_a_conflict_stops_only_its_own_write(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
+    def test_a_conflict_stops_only_its_own_write(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
         self.write(store, ALICE, {PRODUCE: "2048"})
         seen = store.read([ALICE, BOB])
-        kafka.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
         outcomes = store.write([first(seen[ALICE], {PRODUCE: "4096"}), first(seen[BOB], {PRODUCE: "4096"})], CLUSTER)
         assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [(False, Reason.CONFLICT), (True, None)]
-        assert kafka.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"9999"}}'
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"9999"}}'
 
-    def test_a_node_made_anew_is_a_conflict_although_its_version_is_the_same(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
-        kafka.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
+    def test_a_node_made_anew_is_a_conflict_although_its_version_is_the_same(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
         seen = store.read([ALICE])[ALICE]
-        kafka.delete("/config/users/alice")
-        kafka.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
+        others.delete("/config/users/alice")
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
         (outcome,) = store.write([first(seen, {PRODUCE: "4096"})], CLUSTER)
         assert outcome.reason is Reason.CONFLICT
 
-    def test_credentials_that_arrive_between_reading_and_writing_survive(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
+    def test_credentials_that_arrive_between_reading_and_writing_survive(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
         seen = store.read([ALICE])[ALICE]
-        kafka.put("/config/users/alice", f'{{"version":1,"config":{{{SCRAM}}}}}'.encode())
+        others.put("/config/users/alice", f'{{"version":1,"config":{{{SCRAM}}}}}'.encode())
         store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
         self.write(store, ALICE, {PRODUCE: "2048"})
-        assert SCRAM.encode() in (kafka.get("/config/users/alice") or b"")
+        assert SCRAM.encode() in (others.get("/config/users/alice") or b"")
 
     def test_a_batch_of_a_wrong_shape_is_refused_before_anything_is_read(self, store: ZooKeeperQuotaStore) -> None:
         seen = store.read([ALICE])[ALICE]
@@ -61,41 +61,41 @@ class SafetyContract(StoreTests):
 
     # --- the cluster as a whole --------------------------------------------------------------------------------------
 
-    def test_another_cluster_is_never_written(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
+    def test_another_cluster_is_never_written(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
         seen = store.read([ALICE])[ALICE]
         with pytest.raises(WriteRefused) as refused:
             store.write([first(seen, {PRODUCE: "2048"})], "cluster-two")
         assert refused.value.reason is Reason.WRONG_CLUSTER
-        assert kafka.get("/config/users/alice") is None
+        assert others.get("/config/users/alice") is None
 
-    def test_nothing_is_written_during_a_migration_to_kraft(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
-        elect(kafka, kraft_epoch=3)
+    def test_nothing_is_written_during_a_migration_to_kraft(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        elect(others, kraft_epoch=3)
         assert store.facts().migration_running
         with pytest.raises(WriteRefused) as refused:
             self.write(store, ALICE, {PRODUCE: "2048"})
         assert refused.value.reason is Reason.MIGRATION_RUNNING
 
-    def test_nothing_is_written_while_kafka_has_no_controller(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
-        kafka.delete("/controller")
+    def test_nothing_is_written_while_kafka_has_no_controller(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.delete("/controller")
         assert store.facts().controller_version is None
         with pytest.raises(RetryLater) as held:
             self.write(store, ALICE, {PRODUCE: "2048"})
         assert held.value.reason is Reason.CONTROLLER_ABSENT
 
-    def test_a_new_controller_between_reading_and_writing_is_noticed(self, faults: FaultyTree, kafka: OtherWriter) -> None:
+    def test_a_new_controller_between_reading_and_writing_is_noticed(self, faults: FaultyTree, others: OtherWriter) -> None:
         class ElectionBeforeCommit(FaultyTree):
             def acls(self, paths):  # type: ignore[no-untyped-def]
-                elect(kafka, kraft_epoch=3)
+                elect(others, kraft_epoch=3)
                 return super().acls(paths)
 
         store = ZooKeeperQuotaStore(ElectionBeforeCommit(faults.inner))
         with pytest.raises(WriteRefused) as refused:
             self.write(store, ALICE, {PRODUCE: "2048"})
         assert refused.value.reason is Reason.MIGRATION_RUNNING
-        assert kafka.get("/config/users/alice") is None
+        assert others.get("/config/users/alice") is None
 
-    def test_an_address_without_kafka_is_refused_with_the_path_to_check(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
-        kafka.delete("/cluster/id")
+    def test_an_address_without_kafka_is_refused_with_the_path_to_check(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.delete("/cluster/id")
         with pytest.raises(WriteRefused, match=r"zookeeper\.connect"):
             store.facts()
 
@@ -115,33 +115,33 @@ class SafetyContract(StoreTests):
         store.release_claim(POLICY)
         assert store.facts().owner_policy_key is None
 
-    def test_a_batch_for_a_policy_without_the_claim_is_refused(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
+    def test_a_batch_for_a_policy_without_the_claim_is_refused(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
         store.claim("other/policy", "uid-3")
         with pytest.raises(WriteRefused) as refused:
             self.write(store, ALICE, {PRODUCE: "2048"})
         assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
-        assert kafka.get("/config/users/alice") is None
+        assert others.get("/config/users/alice") is None
 
     # --- bad luck ----------------------------------------------------------------------------------------------------
 
     def test_an_answer_lost_after_the_commit_counts_as_applied_and_brokers_are_told_again(
-        self, store: ZooKeeperQuotaStore, kafka: OtherWriter, faults: FaultyTree
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
     ) -> None:
         seen = store.read([ALICE])[ALICE]
         faults.lose_connection_after_commit()
         (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
         assert outcome.applied
-        assert kafka.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
-        assert len(kafka.children("/config/changes")) == 2
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        assert len(others.children("/config/changes")) == 2
 
     def test_a_request_lost_before_the_commit_is_sent_again(
-        self, store: ZooKeeperQuotaStore, kafka: OtherWriter, faults: FaultyTree
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
     ) -> None:
         seen = store.read([ALICE])[ALICE]
         faults.lose_connection_before_commit()
         (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
         assert outcome.applied
-        assert len(kafka.children("/config/changes")) == 1
+        assert len(others.children("/config/changes")) == 1
 
     def test_the_outcome_is_unknown_only_when_reading_back_fails_too(self, store: ZooKeeperQuotaStore, faults: FaultyTree) -> None:
         class SilentAfterCommit(FaultyTree):
@@ -156,11 +156,11 @@ class SafetyContract(StoreTests):
         assert store.read([ALICE])[ALICE].ledger is not None
 
     def test_a_broken_ledger_record_is_a_problem_of_its_entity_and_keeps_the_claim(
-        self, store: ZooKeeperQuotaStore, kafka: OtherWriter
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
         store.claim(POLICY, "uid-1")
         self.write(store, ALICE, {PRODUCE: "2048"})
-        kafka.put("/tidegate/ledger/users%2Falice", b'{"version":99}')
+        others.put("/tidegate/ledger/users%2Falice", b'{"version":99}')
         quota = store.read([ALICE])[ALICE]
         assert quota.problem is not None
         assert "ledger" in quota.problem
@@ -173,7 +173,7 @@ class SafetyContract(StoreTests):
         with pytest.raises(Unreachable):
             store.facts()
 
-    def test_topic_names_are_those_that_kafka_has(self, store: ZooKeeperQuotaStore, kafka: OtherWriter) -> None:
-        kafka.put("/brokers/topics/clicks.de", b"{}")
-        kafka.put("/brokers/topics/clicks.fr", b"{}")
+    def test_topic_names_are_those_that_kafka_has(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.put("/brokers/topics/clicks.de", b"{}")
+        others.put("/brokers/topics/clicks.fr", b"{}")
         assert store.topic_names() == {"clicks.de", "clicks.fr"}

@@ -42,21 +42,21 @@ class OtherWriter(Protocol):
     def children(self, path: str) -> list[str]: ...
 
 
-def lay_out_kafka(kafka: OtherWriter) -> None:
+def lay_out_kafka(others: OtherWriter) -> None:
     """The nodes that a started Kafka has."""
     for path in KAFKA_PATHS:
-        kafka.put(path, b"")
-    kafka.put("/cluster/id", json.dumps({"version": "1", "id": CLUSTER}).encode())
-    kafka.put("/controller_epoch", b"1")
-    elect(kafka)
+        others.put(path, b"")
+    others.put("/cluster/id", json.dumps({"version": "1", "id": CLUSTER}).encode())
+    others.put("/controller_epoch", b"1")
+    elect(others)
 
 
-def elect(kafka: OtherWriter, kraft_epoch: int = -1) -> None:
+def elect(others: OtherWriter, kraft_epoch: int = -1) -> None:
     """Another controller: the node is made anew at version 0 and the epoch counts on, as Kafka does it."""
-    kafka.delete("/controller")
-    kafka.put("/controller_epoch", str(int(kafka.get("/controller_epoch") or b"0") + 1).encode())
+    others.delete("/controller")
+    others.put("/controller_epoch", str(int(others.get("/controller_epoch") or b"0") + 1).encode())
     controller = {"version": 2, "brokerid": 1, "timestamp": "0", "kraftControllerEpoch": kraft_epoch}
-    kafka.put("/controller", json.dumps(controller).encode())
+    others.put("/controller", json.dumps(controller).encode())
 
 
 def record(entity: Entity, values: Mapping[QuotaKey, str | None], *, before: str | None = None, at: float = 1.0) -> LedgerRecord:

@@ -1,23 +1,47 @@
 """Real parts of the lab for integration tests: started when the first test asks for them, shared by all, stopped at the end.
 
-Tests stay apart by a chroot of their own in the shared ZooKeeper (`chroot`) and by names nobody else uses (`unique_name`). A part that
-this machine lacks is an error that says how to install it, never a skip.
+Tests stay apart by a chroot of their own in the shared ZooKeeper (`chroot`), a namespace of their own in the Kubernetes API
+(`namespace`) and names nobody else uses (`unique_name`). A part that this machine lacks is an error that says how to install it, never
+a skip. With several pytest processes (`-n 2 --dist loadgroup`) each has parts of its own; tests that share one run in the same process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kubernetes import client as kubernetes_client
+from kubernetes import config as kubernetes_config
 
 from lab.kafka import KafkaLab
 from lab.kube_api import KubeApi
 from lab.prometheus import PrometheusLab, monitoring
+from lab.waiting import wait_until
 from lab.zookeeper import ZooKeeperLab
+from tests.unit.resources.documents import policy, tier
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 
+CHECKOUT = Path(__file__).parents[2]
 SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests with brokers in one process, and those with the lighter parts in one; who shares nothing may run in any."""
+    for item in items:
+        group = _group_of(frozenset(getattr(item, "fixturenames", ())))
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group_of(fixtures: frozenset[str]) -> str | None:
+    if "kafka" in fixtures:
+        return "brokers"
+    return "servers" if fixtures & {"kube_api", "zookeeper"} else None
 
 
 @pytest.fixture(scope="session")
@@ -28,16 +52,16 @@ def zookeeper() -> Iterator[ZooKeeperLab]:
 
 
 @pytest.fixture
-def chroot(zookeeper: ZooKeeperLab) -> Iterator[str]:
+def chroot(zookeeper: ZooKeeperLab) -> str:
     """A connect string whose chroot exists, is empty and belongs to this test alone."""
     path = f"/test-{uuid.uuid4().hex[:12]}"
     client = KazooClient(zookeeper.connect)
     client.start()
     client.create(path)
-    yield zookeeper.connect + path
-    client.delete(path, recursive=True)
     client.stop()
     client.close()
+    # It is left behind: emptying it node by node takes longer than most tests, and it goes with the server.
+    return zookeeper.connect + path
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +83,45 @@ def kube_api() -> Iterator[KubeApi]:
     """A Kubernetes API: etcd, kube-apiserver and kube-controller-manager."""
     with KubeApi() as api:
         yield api
+
+
+@pytest.fixture(scope="session")
+def api_client(kube_api: KubeApi) -> Iterator[kubernetes_client.ApiClient]:
+    """An administrator's client of `kube_api`, for what is not about kubectl: a call takes a hundredth of kubectl's time."""
+    client = kubernetes_config.new_client_from_config(config_file=str(kube_api.kubeconfig))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def crds(kube_api: KubeApi, api_client: kubernetes_client.ApiClient) -> KubeApi:
+    """`kube_api` with both kinds of this checkout served."""
+    kube_api.install_crds(CHECKOUT / "crds")
+    wait_until(lambda: _accepts_both_kinds(api_client), "the first write to the fresh CRDs", timeout_seconds=30)
+    return kube_api
+
+
+def _accepts_both_kinds(api_client: kubernetes_client.ApiClient) -> bool:
+    objects = kubernetes_client.CustomObjectsApi(api_client)
+    try:
+        for kind, document in ((BROKER_BANDWIDTH_POLICIES, policy()), (BUSINESS_TIERS, tier())):
+            body = {**document, "metadata": {"name": "probe"}}
+            objects.create_namespaced_custom_object(
+                kind.group, kind.version, "default", kind.plural, body, dry_run="All", _request_timeout=30
+            )
+    except kubernetes_client.ApiException:  # a CRD that is Established may still be unknown for a moment
+        return False
+    return True
+
+
+@pytest.fixture
+def namespace(api_client: kubernetes_client.ApiClient, unique_name: str) -> Iterator[str]:
+    """A namespace of the Kubernetes API that belongs to this test alone."""
+    namespaces = kubernetes_client.CoreV1Api(api_client)
+    namespaces.create_namespace({"metadata": {"name": unique_name}}, _request_timeout=30)
+    yield unique_name
+    with contextlib.suppress(kubernetes_client.ApiException):  # the test may have deleted it
+        namespaces.delete_namespace(unique_name, _request_timeout=30)
 
 
 @pytest.fixture

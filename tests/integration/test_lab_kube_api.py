@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kubernetes import client, config, watch
+from kubernetes import client, watch
 
 from lab.kube_api import KubeApi, KubectlFailed
 from lab.kube_identity import service_account_kubeconfig
@@ -64,22 +63,8 @@ def lock_crd(kube_api: KubeApi, tmp_path_factory: pytest.TempPathFactory) -> Non
 
 
 @pytest.fixture
-def namespace(kube_api: KubeApi, unique_name: str) -> Iterator[str]:
-    kube_api.kubectl("create", "namespace", unique_name)
-    yield unique_name
-    kube_api.kubectl("delete", "namespace", unique_name, "--wait=false", "--ignore-not-found")
-
-
-@pytest.fixture(scope="module")
-def api(kube_api: KubeApi) -> Iterator[client.ApiClient]:
-    api_client = config.new_client_from_config(config_file=str(kube_api.kubeconfig))
-    yield api_client
-    api_client.close()
-
-
-@pytest.fixture
-def locks(api: client.ApiClient) -> client.CustomObjectsApi:
-    return client.CustomObjectsApi(api)
+def locks(api_client: client.ApiClient) -> client.CustomObjectsApi:
+    return client.CustomObjectsApi(api_client)
 
 
 def create(locks: client.CustomObjectsApi, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -126,8 +111,8 @@ def test_a_watch_tells_of_an_object_that_was_created_changed_and_deleted(locks: 
     assert [event["type"] for event in stream] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_a_lease_replaced_with_an_old_resource_version_is_a_conflict(api: client.ApiClient, namespace: str) -> None:
-    leases = client.CoordinationV1Api(api)
+def test_a_lease_replaced_with_an_old_resource_version_is_a_conflict(api_client: client.ApiClient, namespace: str) -> None:
+    leases = client.CoordinationV1Api(api_client)
     body = {"metadata": {"name": "turn"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
     first = leases.create_namespaced_lease(namespace, body, _request_timeout=30)
     first.spec.holder_identity = "b"

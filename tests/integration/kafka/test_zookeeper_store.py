@@ -56,14 +56,14 @@ def client(chroot: str) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
-def kafka(client: KazooClient) -> OtherWriter:
+def others(client: KazooClient) -> OtherWriter:
     writer = KazooWriter(client)
     lay_out_kafka(writer)
     return writer
 
 
 @pytest.fixture
-def session(chroot: str, kafka: OtherWriter) -> Iterator[ZooKeeperSession]:
+def session(chroot: str, others: OtherWriter) -> Iterator[ZooKeeperSession]:
     opened = ZooKeeperSession(ZooKeeperConnection(chroot))
     yield opened
     opened.close()
@@ -78,8 +78,8 @@ class TestZooKeeperStore(QuotaStoreContract):
     """All of the contract, with MultiRead."""
 
 
-def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSession, kafka: OtherWriter) -> None:
-    kafka.put("/config/users/alice", b"{}")
+def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSession, others: OtherWriter) -> None:
+    others.put("/config/users/alice", b"{}")
     paths = ["/config/users/alice", "/config/users/nobody", "/config/users"]
     expected = session.read(paths), session.children(paths)
     session._knows_multi_read = False
@@ -87,13 +87,13 @@ def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSes
     assert expected[0][1] is None
 
 
-def test_who_watches_is_woken_by_brokers_and_elections(session: ZooKeeperSession, kafka: OtherWriter) -> None:
+def test_who_watches_is_woken_by_brokers_and_elections(session: ZooKeeperSession, others: OtherWriter) -> None:
     woken = threading.Event()
     session.watch(woken.set)
-    kafka.put("/brokers/ids/1", b"{}")
+    others.put("/brokers/ids/1", b"{}")
     assert woken.wait(5)
     woken.clear()
-    elect(kafka)
+    elect(others)
     assert woken.wait(5)
 
 

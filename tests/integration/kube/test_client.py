@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from kubernetes import client as kubernetes_client
@@ -27,53 +25,52 @@ from tidegate.kube.transport import Transport, connect
 
 pytestmark = pytest.mark.integration
 
-CRDS = Path(__file__).parents[3] / "crds"
-
 
 @dataclass
-class KubectlPerson:
-    kube_api: KubeApi
+class RealPerson:
+    """Somebody who works beside the client under test, with requests of their own."""
+
+    api: kubernetes_client.ApiClient
     namespace: str
 
     def create(self, name: str) -> JsonObject:
         tier = {"apiVersion": BUSINESS_TIERS.api_version, "kind": BUSINESS_TIERS.kind, "metadata": {"name": name}, "spec": TIER_SPEC}
-        return self._send("create", tier)
+        created: JsonObject = self._tiers.create_namespaced_custom_object(*self._place, tier, _request_timeout=30)
+        return created
 
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject:
-        obj = json.loads(self.kube_api.kubectl("get", "-n", ref.namespace, ref.kind.plural, ref.name, "-o", "json"))
+        obj: JsonObject = self._tiers.get_namespaced_custom_object(*self._place, ref.name, _request_timeout=30)
         change(obj)
-        return self._send("replace", obj)
+        replaced: JsonObject = self._tiers.replace_namespaced_custom_object(*self._place, ref.name, obj, _request_timeout=30)
+        return replaced
 
     def delete(self, ref: ObjectRef) -> None:
-        self.kube_api.kubectl("delete", "-n", ref.namespace, ref.kind.plural, ref.name, "--wait=false")
+        self._tiers.delete_namespaced_custom_object(*self._place, ref.name, _request_timeout=30)
 
     def put_secret(self, name: str, data: Mapping[str, bytes]) -> None:
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-        self._send("create", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": encoded})
+        secret = {"metadata": {"name": name}, "data": encoded}
+        kubernetes_client.CoreV1Api(self.api).create_namespaced_secret(self.namespace, secret, _request_timeout=30)
 
-    def _send(self, verb: str, obj: JsonObject) -> JsonObject:
-        answer: JsonObject = json.loads(self.kube_api.kubectl(verb, "-n", self.namespace, "-o", "json", "-f", "-", input=json.dumps(obj)))
-        return answer
+    @property
+    def _tiers(self) -> kubernetes_client.CustomObjectsApi:
+        return kubernetes_client.CustomObjectsApi(self.api)
+
+    @property
+    def _place(self) -> tuple[str, str, str, str]:
+        return (BUSINESS_TIERS.group, BUSINESS_TIERS.version, self.namespace, BUSINESS_TIERS.plural)
 
 
 @pytest.fixture(scope="module")
-def kubernetes(kube_api: KubeApi) -> Iterator[KubernetesClient]:
-    kube_api.install_crds(CRDS)
-    real = KubernetesClient(connect(kube_api.kubeconfig), "test", chunk_size=2)
+def kubernetes(crds: KubeApi) -> Iterator[KubernetesClient]:
+    real = KubernetesClient(connect(crds.kubeconfig), "test", chunk_size=2)
     yield real
     real.close()
 
 
 @pytest.fixture
-def namespace(kube_api: KubeApi, unique_name: str) -> Iterator[str]:
-    kube_api.kubectl("create", "namespace", unique_name)
-    yield unique_name
-    kube_api.kubectl("delete", "namespace", unique_name, "--wait=false")
-
-
-@pytest.fixture
-def person(kube_api: KubeApi, namespace: str, kubernetes: KubernetesClient) -> Person:
-    return KubectlPerson(kube_api, namespace)
+def person(api_client: kubernetes_client.ApiClient, namespace: str, kubernetes: KubernetesClient) -> Person:
+    return RealPerson(api_client, namespace)
 
 
 class TestKubernetesClient(KubernetesContract):

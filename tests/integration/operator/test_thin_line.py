@@ -4,8 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,33 +13,21 @@ from kazoo.client import KazooClient
 from lab.kafka import KafkaLab
 from lab.kube_api import KubeApi
 from lab.load import LoadClient, LoadPlan
+from lab.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 COMMAND = [sys.executable, "-m", "tidegate", "run", "--liveness-port", "0", "--metrics-port", "0", "--kubeconfig"]
 
 
-@pytest.fixture(scope="module")
-def api(kube_api: KubeApi) -> KubeApi:
-    kube_api.install_crds(Path("crds"))
-    return kube_api
-
-
 @pytest.fixture
-def operator(api: KubeApi, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def operator(crds: KubeApi, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     log = (tmp_path / "operator.log").open("wb")
-    process = subprocess.Popen([*COMMAND, str(api.kubeconfig)], stderr=log)
+    process = subprocess.Popen([*COMMAND, str(crds.kubeconfig)], stderr=log)
     yield process
     process.kill()
     process.wait()
     log.close()
-
-
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < ends, f"waited {seconds} s for {what}"
-        time.sleep(0.1)
 
 
 def policy(kafka: KafkaLab, namespace: str) -> dict[str, object]:
@@ -97,28 +84,32 @@ def quota(zookeeper: KazooClient, user: str) -> dict[str, str]:
 
 
 def test_a_contract_follows_its_leaders_and_is_given_back(
-    api: KubeApi, kafka: KafkaLab, operator: subprocess.Popen[bytes], unique_name: str, tmp_path: Path
+    crds: KubeApi, kafka: KafkaLab, operator: subprocess.Popen[bytes], unique_name: str, tmp_path: Path
 ) -> None:
     namespace, user, topic = unique_name, "alice", unique_name
     kafka.create_topic(topic, assignment=[[1, 2], [2, 3], [3, 1]])
     zookeeper = KazooClient(kafka.zookeeper_connect)
     zookeeper.start()
     before = quota(zookeeper, user)
-    api.kubectl("create", "namespace", namespace)
-    api.kubectl("apply", "-f", "-", input=json.dumps(policy(kafka, namespace)))
-    api.kubectl("apply", "-f", "-", input=json.dumps(tier(namespace, user, topic)))
+    crds.kubectl("create", "namespace", namespace)
+    crds.kubectl("apply", "-f", "-", input=json.dumps(policy(kafka, namespace)))
+    crds.kubectl("apply", "-f", "-", input=json.dumps(tier(namespace, user, topic)))
     try:
-        wait_for(lambda: quota(zookeeper, user).get("producer_byte_rate") == "1000000", "the contract on each broker")
+        wait_until(lambda: quota(zookeeper, user).get("producer_byte_rate") == "1000000", "the contract on each broker", timeout_seconds=60)
         assert {key: value for key, value in quota(zookeeper, user).items() if key.startswith("SCRAM")} == {
             key: value for key, value in before.items() if key.startswith("SCRAM")
         }
-        api.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "-n", namespace, "--timeout=30s")
+        crds.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "-n", namespace, "--timeout=30s")
         assert 2.0 < mean_rate_of_a_greedy_producer(kafka, user, topic, directory=tmp_path) / 1e6 < 3.4, "three brokers with 1 MB/s each"
         kafka.broker(3).kill()
-        wait_for(lambda: quota(zookeeper, user).get("producer_byte_rate") == "2000000", "the quota of the broker that leads two")
+        wait_until(
+            lambda: quota(zookeeper, user).get("producer_byte_rate") == "2000000",
+            "the quota of the broker that leads two",
+            timeout_seconds=60,
+        )
     finally:
         kafka.broker(3).start()
-    api.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
+    crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
     assert quota(zookeeper, user) == before
     operator.send_signal(signal.SIGTERM)
     assert operator.wait(timeout=30) == 0

@@ -54,13 +54,13 @@ class TestMemoryStore(QuotaStoreContract):
         return MemoryTree()
 
     @pytest.fixture
-    def kafka(self, tree: MemoryTree) -> OtherWriter:
+    def others(self, tree: MemoryTree) -> OtherWriter:
         writer = MemoryWriter(tree)
         lay_out_kafka(writer)
         return writer
 
     @pytest.fixture
-    def faults(self, tree: MemoryTree, kafka: OtherWriter) -> FaultyTree:
+    def faults(self, tree: MemoryTree, others: OtherWriter) -> FaultyTree:
         return FaultyTree(tree)
 
 
