@@ -5,6 +5,7 @@ Handlers put the object into the cache and return; nothing is decided here. Only
 
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +34,7 @@ from tidegate.telemetry import MetricsServer, Telemetry, set_up_logging
 log = structlog.get_logger(__name__)
 
 DOMAIN = "tidegate.io"
+_REPORTS_AT_ONCE = 4
 
 
 class Operator:
@@ -45,7 +47,9 @@ class Operator:
         kubernetes = KubernetesClient(self._api_client, settings.identity)
         writer = StatusWriter(kubernetes)
         self.cache = ResourceCache(self._wake, forget=writer.forget)
-        publisher = KubernetesPublisher(writer, EventRecorder(kubernetes), cache=self.cache, telemetry=self.telemetry)
+        hands = ThreadPoolExecutor(_REPORTS_AT_ONCE, "reports")
+        recorder = EventRecorder(kubernetes)
+        publisher = KubernetesPublisher(writer, recorder, cache=self.cache, telemetry=self.telemetry, executor=hands)
         clock = Clock()
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
         self.world = World(settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster)
@@ -139,13 +143,13 @@ class NoDiffBase(kopf.DiffBaseStorage):
     kopf would otherwise copy every object deeply at every event, which for a tier of hundreds of members costs more than all the rest.
     """
 
-    def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
+    def build(self, **_: Any) -> kopf.BodyEssence:
         return cast(kopf.BodyEssence, {})
 
-    def fetch(self, *, body: kopf.Body) -> None:
+    def fetch(self, **_: Any) -> None:
         return None
 
-    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+    def store(self, **_: Any) -> None:
         return None
 
 

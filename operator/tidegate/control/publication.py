@@ -3,16 +3,17 @@
 It decides nothing about what is said. A world that is away costs a log line; the next pass sends what is still missing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from typing import Any, cast
 
 import structlog
 
-from tidegate.control.events import Telling
+from tidegate.control.report import Report
 from tidegate.control.translate import object_key
 from tidegate.control.verdict import Verdict
 from tidegate.errors import TidegateError
-from tidegate.kube.api import EventType, JsonObject, ObjectRef, ResourceKind
+from tidegate.kube.api import EventType, ObjectRef
 from tidegate.kube.cache import ResourceCache
 from tidegate.kube.event_recorder import EventRecorder
 from tidegate.kube.status_writer import StatusWriter
@@ -23,33 +24,52 @@ log = structlog.get_logger(__name__)
 
 
 class KubernetesPublisher:
-    """A Publisher for one process."""
+    """A Publisher for one process. With an `executor` several objects are reported at once: each is a round trip or more."""
 
-    def __init__(self, writer: StatusWriter, recorder: EventRecorder, *, cache: ResourceCache, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        writer: StatusWriter,
+        recorder: EventRecorder,
+        *,
+        cache: ResourceCache,
+        telemetry: Telemetry,
+        executor: Executor | None = None,
+    ) -> None:
         self._writer = writer
         self._recorder = recorder
         self._cache = cache
         self._telemetry = telemetry
+        self._map: Callable[..., Iterable[Any]] = map if executor is None else executor.map
 
-    def status(self, kind: ResourceKind, raw: JsonObject, status: SchemaModel, verdicts: Sequence[Verdict]) -> None:
-        """See Publisher. Only the fields that the report set are written; the others stay as they are."""
-        generation = int(raw["metadata"].get("generation", 0))
-        desired = {**_named_fields(status), "observedGeneration": generation, "conditions": [_condition(v, generation) for v in verdicts]}
+    def publish(self, reports: Sequence[Report]) -> frozenset[str]:
+        """See Publisher. All statuses come before the first Event: they are what people and Argo CD wait for."""
+        stood = list(self._map(self._put, [report for report in reports if report.status is not None]))
+        list(self._map(self._tell, reports))
+        return frozenset(uid for uid in stood if uid is not None)
+
+    def _put(self, report: Report) -> str | None:
+        """Write the status; the object's uid when there was nothing to write."""
+        generation = int(report.raw["metadata"].get("generation", 0))
+        fields = {} if report.status is None else _named_fields(report.status)
+        # Only the fields that the report set are written; the others stay as they are.
+        desired = {**fields, "observedGeneration": generation, "conditions": [_condition(v, generation) for v in report.verdicts]}
         try:
-            done = self._writer.write(kind, raw, desired)
+            done = self._writer.write(report.kind, report.raw, desired)
         except TidegateError as error:
-            log.warning("Status could not be written", object=object_key(raw), kind=kind.kind, error=error.message)
-            return
+            log.warning("Status could not be written", object=object_key(report.raw), kind=report.kind.kind, error=error.message)
+            return None
         if done.written and done.object is not None:
-            self._telemetry.status_writes.labels(kind.kind).inc()
-            self._cache.put(kind, done.object)
+            self._telemetry.status_writes.labels(report.kind.kind).inc()
+            self._cache.put(report.kind, done.object)
+        return None if done.written else str(report.raw["metadata"]["uid"])
 
-    def tell(self, kind: ResourceKind, raw: JsonObject, telling: Telling) -> None:
-        """See Publisher."""
-        event_type = cast(EventType, telling.type)
-        if self._recorder.record(ObjectRef.of(kind, raw), event_type, reason=telling.reason.value, message=telling.message):
-            self._telemetry.events.labels(telling.type, telling.reason.value).inc()
-        log.info("Event", object=object_key(raw), kind=kind.kind, reason=telling.reason.value, message=telling.message)
+    def _tell(self, report: Report) -> None:
+        for telling in report.tellings:
+            event_type = cast(EventType, telling.type)
+            about = ObjectRef.of(report.kind, report.raw)
+            if self._recorder.record(about, event_type, reason=telling.reason.value, message=telling.message):
+                self._telemetry.events.labels(telling.type, telling.reason.value).inc()
+            log.info("Event", object=object_key(report.raw), kind=report.kind.kind, reason=telling.reason.value, message=telling.message)
 
 
 def _named_fields(part: SchemaModel) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import structlog
 
 from controller_logic.decision import MemberReport
-from controller_logic.model import QuotaWrite
+from controller_logic.model import Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
@@ -28,93 +28,133 @@ from tidegate.resources.schema_model import SchemaModel
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is to be said of one object: its status without the conditions, these as verdicts, and Events. `status` None = Events only."""
+
+    kind: ResourceKind
+    raw: JsonObject
+    status: SchemaModel | None
+    verdicts: Sequence[Verdict] = ()
+    tellings: Sequence[Telling] = ()
+
+
 class Publisher(Protocol):
-    """Where reports go; `publication.py` is the real one. No call raises for a world that is away."""
+    """Where reports go; `publication.py` is the real one."""
 
-    def status(self, kind: ResourceKind, raw: JsonObject, status: SchemaModel, verdicts: Sequence[Verdict]) -> None:
-        """Make the object's status say this, unless it does already."""
-        ...
+    def publish(self, reports: Sequence[Report]) -> frozenset[str]:
+        """Make every status say this, then send the Events; returns the uids of those objects whose status said it already.
 
-    def tell(self, kind: ResourceKind, raw: JsonObject, telling: Telling) -> None:
-        """Send one Event about the object."""
+        Does not raise for a world that is away.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Reporter:
-    """Reports for one policy and the tiers that refer to it."""
+class _Basis:
+    """All that the report on a tier is made of, and the version of the object that it would be written over."""
 
-    publisher: Publisher
+    resource_version: str
+    members: tuple[MemberReport, ...]
+    holds: tuple[Hold, ...]
+    mode: Mode
+
+
+class Reporter:
+    """Reports for the policies of one process and the tiers that refer to them. Each policy has one caller at a time."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        # By policy and uid: on what basis a tier's status stands. The same report again is not even put together.
+        self._standing: dict[str, dict[str, _Basis]] = {}
 
     def first_sight(self, policy: JsonObject, tiers: Iterable[JsonObject]) -> None:
         """Say `Unknown` of objects that nothing was said of yet, so that nobody takes silence for readiness."""
-        if not _conditions(policy):
-            self._policy(policy, starting_policy(), ())
-        for tier in tiers:
-            if not _conditions(tier):
-                self._tier(tier, starting_tier(), ())
+        fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
+        self._publisher.publish([*fresh, *(_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier))])
 
     def passed(self, result: PassResult, declared: Declared, *, policy: JsonObject, tiers: Sequence[JsonObject]) -> None:
         """Report a pass. `tiers` are the raw objects of the policy's tiers, broken ones included."""
         written = [write for done in result.applied for write in done.done]
         by_tier = writes_by_tier(written, result.decision.members)
-        reports: dict[str, list[MemberReport]] = defaultdict(list)
-        for member in result.decision.members:
-            reports[member.tier_key].append(member)
-        broken = {tier.key: tier.message for tier in declared.broken}
+        bases = _bases(result, declared, tiers)
+        standing = self._standing.get(declared.policy.key, {})
+        reports = _broken_tiers(declared, tiers)
         for raw in tiers:
-            key = object_key(raw)
-            if key in broken:
-                self._tier(raw, unread_tier(Reason.INVALID_SPEC, broken[key]), ())
-            elif key in reports:
-                self._tier(raw, tier_verdict(reports[key], result.decision, declared.policy.mode), by_tier.get(key, ()), reports[key])
-        ownerless = [write for key, writes in by_tier.items() if key not in reports for write in writes]
-        self._policy(policy, policy_verdict(result, declared.spec, previous=_status(policy)), ownerless)
+            uid, writes = raw["metadata"]["uid"], by_tier.get(object_key(raw), ())
+            if uid in bases and (writes or standing.get(uid) != bases[uid]):
+                verdict = tier_verdict(bases[uid].members, result.decision, declared.policy.mode)
+                reports.append(_of_tier(raw, verdict, writes, bases[uid].members))
+        ownerless = _ownerless(by_tier, result.decision.members)
+        reports.append(_of_policy(policy, policy_verdict(result, declared.spec, previous=_status(policy)), ownerless))
+        stood = self._publisher.publish(reports)
+        self._standing[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in stood or standing.get(uid) == basis}
         _log_writes(declared.policy.key, written)
 
     def unread(self, policy: JsonObject, error: InvalidResource, tiers: Iterable[JsonObject]) -> None:
         """Report a policy that does not read, and its tiers, of which nothing can be said because of it."""
-        self._policy(policy, unread_policy(error.reason, error.message), ())
         told = f"Policy {object_key(policy)} is not valid, so nothing is changed for this tier until it is mended: {error.message}"
-        for tier in tiers:
-            self._tier(tier, unread_tier(error.reason, told), ())
+        reports = [_of_policy(policy, unread_policy(error.reason, error.message))]
+        self._publisher.publish(reports + [_of_tier(tier, unread_tier(error.reason, told)) for tier in tiers])
 
     def broke(self, policy: JsonObject, error: Exception) -> None:
         """Report a bug: the pass was abandoned."""
         told = f"A bug in Tidegate, {type(error).__name__}: {error}. The pass was abandoned, quotas stay as they are, it is tried again"
-        self._policy(policy, unread_policy(Reason.INTERNAL_ERROR, told), ())
+        self._publisher.publish([_of_policy(policy, unread_policy(Reason.INTERNAL_ERROR, told))])
 
     def without_policy(self, tier: JsonObject, policy_key: str) -> None:
         """Report a tier whose policy does not exist."""
         told = f"BrokerBandwidthPolicy {policy_key} does not exist; this tier changes nothing and becomes Ready by itself when it appears"
-        self._tier(tier, unread_tier(Reason.POLICY_NOT_FOUND, told), ())
+        self._publisher.publish([_of_tier(tier, unread_tier(Reason.POLICY_NOT_FOUND, told))])
 
     def left_behind(self, policy: JsonObject, message: str) -> None:
         """Tell that a policy is let go although quotas of it stay in Kafka."""
-        self.publisher.tell(BROKER_BANDWIDTH_POLICIES, policy, Telling(WARNING, Reason.RESTORE_INCOMPLETE, message))
+        self._tell(policy, Telling(WARNING, Reason.RESTORE_INCOMPLETE, message))
 
     def gone(self, policy: JsonObject) -> None:
         """Tell that everything was given back."""
-        told = "Nothing of this policy is left in Kafka; it may go"
-        self.publisher.tell(BROKER_BANDWIDTH_POLICIES, policy, Telling(NORMAL, Reason.GIVEN_BACK, told))
+        self._standing.pop(object_key(policy), None)
+        self._tell(policy, Telling(NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"))
 
-    def _policy(self, raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite]) -> None:
-        tellings = (*condition_events(_status(raw), verdict.verdicts), *write_events(written))
-        self._publish(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, verdicts=verdict.verdicts, tellings=tellings)
+    def _tell(self, policy: JsonObject, telling: Telling) -> None:
+        self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, tellings=(telling,))])
 
-    def _tier(self, raw: JsonObject, verdict: TierVerdict, written: Sequence[QuotaWrite], members: Sequence[MemberReport] = ()) -> None:
-        changed = condition_events(_status(raw), verdict.verdicts)
-        said = {telling.reason for telling in changed}
-        troubles = [telling for telling in member_events(_status(raw), members) if telling.reason not in said]
-        tellings = (*write_events(written), *changed, *troubles)
-        self._publish(BUSINESS_TIERS, raw, verdict.status, verdicts=verdict.verdicts, tellings=tellings)
 
-    def _publish(
-        self, kind: ResourceKind, raw: JsonObject, status: SchemaModel, *, verdicts: Sequence[Verdict], tellings: Iterable[Telling]
-    ) -> None:
-        self.publisher.status(kind, raw, status, verdicts)
-        for telling in tellings:
-            self.publisher.tell(kind, raw, telling)
+def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite] = ()) -> Report:
+    tellings = (*condition_events(_status(raw), verdict.verdicts), *write_events(written))
+    return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, verdict.verdicts, tellings)
+
+
+def _of_tier(raw: JsonObject, verdict: TierVerdict, written: Sequence[QuotaWrite] = (), members: Sequence[MemberReport] = ()) -> Report:
+    changed = condition_events(_status(raw), verdict.verdicts)
+    said = {telling.reason for telling in changed}
+    troubles = [telling for telling in member_events(_status(raw), members) if telling.reason not in said]
+    return Report(BUSINESS_TIERS, raw, verdict.status, verdict.verdicts, (*write_events(written), *changed, *troubles))
+
+
+def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:
+    broken = {tier.key: tier.message for tier in declared.broken}
+    return [_of_tier(raw, unread_tier(Reason.INVALID_SPEC, broken[key])) for raw in tiers if (key := object_key(raw)) in broken]
+
+
+def _bases(result: PassResult, declared: Declared, tiers: Iterable[JsonObject]) -> dict[str, _Basis]:
+    """By uid, for every tier with members that were decided on."""
+    members: dict[str, list[MemberReport]] = defaultdict(list)
+    for member in result.decision.members:
+        members[member.tier_key].append(member)
+    return {
+        raw["metadata"]["uid"]: _Basis(
+            raw["metadata"]["resourceVersion"], tuple(members[key]), tuple(result.decision.holds), declared.policy.mode
+        )
+        for raw in tiers
+        if (key := object_key(raw)) in members
+    }
+
+
+def _ownerless(by_tier: Mapping[str | None, Sequence[QuotaWrite]], members: Iterable[MemberReport]) -> list[QuotaWrite]:
+    """What was written for no tier that is reported: defaults, and what is given back."""
+    reported = {member.tier_key for member in members}
+    return [write for key, writes in by_tier.items() if key not in reported for write in writes]
 
 
 def _status(raw: JsonObject) -> Mapping[str, Any]:
