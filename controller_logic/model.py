@@ -189,12 +189,13 @@ class Topology:
     """Live brokers and the leaders of the managed topics, read at one moment.
 
     `topics` holds the topics that exist and were asked for, by name or because a prefix matched; a named topic that is
-    not in it does not exist.
+    not in it does not exist. `cluster_id` is the cluster's as its brokers tell it; None = they did not tell.
     """
 
     read_at_seconds: float
     brokers: frozenset[int]
     topics: Mapping[str, TopicLeaders]
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

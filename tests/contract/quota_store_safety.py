@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from controller_logic.model import Entity, StoredQuota
+from controller_logic.model import Entity, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
 from tests.contract.quota_store_stage import (
     ALICE,
@@ -59,6 +61,15 @@ class SafetyContract(StoreTests):
         with pytest.raises(ValueError, match="batch"):
             store.write([first(StoredQuota(Entity(f"u{i}"), {}), {PRODUCE: "2048"}) for i in range(201)], CLUSTER)
 
+    def test_a_record_that_would_change_a_quota_is_refused_before_anything_is_read(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        recorded = replace(first(store.read([ALICE])[ALICE], {PRODUCE: "4096"}), kind=WriteKind.RECORD)
+        with pytest.raises(ValueError, match="Record"):
+            store.write([recorded], CLUSTER)
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+
     # --- the cluster as a whole --------------------------------------------------------------------------------------
 
     def test_another_cluster_is_never_written(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
@@ -74,6 +85,14 @@ class SafetyContract(StoreTests):
         with pytest.raises(WriteRefused) as refused:
             self.write(store, ALICE, {PRODUCE: "2048"})
         assert refused.value.reason is Reason.MIGRATION_RUNNING
+
+    def test_the_mark_of_a_migration_that_does_not_run_is_seen_and_stops_no_write(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        assert not store.facts().migration_prepared
+        others.put("/migration", b'{"version":0,"kraft_controller_id":3000}')
+        assert store.facts().migration_prepared
+        assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
 
     def test_nothing_is_written_while_kafka_has_no_controller(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
         others.delete("/controller")

@@ -4,11 +4,11 @@ Addresses and credentials given on the command line win over those of the policy
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -16,7 +16,9 @@ from tidegate.commands.policy_source import PolicySource
 from tidegate.commands.secret_file import SecretData, read_secret_file
 from tidegate.commands.surroundings import Surroundings
 from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.errors import InvalidResource, TidegateError
+from tidegate.control.observe import Observer, Seen
+from tidegate.control.quota_plugins import QuotaPlugins
+from tidegate.errors import InvalidResource
 from tidegate.kafka.znodes import ZnodeTree
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
@@ -56,25 +58,10 @@ def opened_tree(around: Surroundings, source: PolicySource | None, options: Acce
         yield tree
 
 
-@runtime_checkable
-class KnowsCallbacks(Protocol):
-    """A topology that can tell which brokers replaced Kafka's quotas by a plugin: broker -> class name."""
-
-    def quota_callbacks(self) -> Mapping[int, str]: ...
-
-
-def callback_warnings(cluster: KafkaCluster) -> tuple[str, ...]:
-    """One sentence a broker that ignores every user and client quota; none where the brokers do not tell."""
-    if not isinstance(cluster.topology, KnowsCallbacks):
-        return ()
-    try:
-        callbacks = cluster.topology.quota_callbacks()
-    except TidegateError:
-        return ()
-    return tuple(
-        f"Broker {broker} has client.quota.callback.class={name}: it ignores every quota of users and client ids."
-        for broker, name in sorted(callbacks.items())
-    )
+def observed(around: Surroundings, source: PolicySource, cluster: KafkaCluster) -> Seen:
+    """What the operator's own observer sees of the cluster now; brokers are asked at once whether a plugin decides their quotas."""
+    observer = Observer(QuotaPlugins(settle_seconds=0.0))
+    return observer.observe(source.declared, cluster, now_seconds=around.now_seconds())
 
 
 def live_brokers(tree: ZnodeTree) -> int | None:

@@ -10,14 +10,14 @@ from controller_logic.decide import decide
 from controller_logic.decision import MemberReport, Memory
 from controller_logic.model import Entity, StoredQuota
 from tidegate.commands import options
-from tidegate.commands.cluster_access import AccessOptions, callback_warnings, live_brokers, opened_cluster, opened_tree
+from tidegate.commands.asked import Asked, takes_policy_and_cluster
+from tidegate.commands.cluster_access import AccessOptions, live_brokers, observed, opened_cluster, opened_tree
 from tidegate.commands.explain_document import explain_document
 from tidegate.commands.explain_page import show_explanation
 from tidegate.commands.explanation import Subject, explain_client, nothing_is_metered, unreadable
 from tidegate.commands.page import OutputFormat, Page, publish
-from tidegate.commands.policy_source import PolicyOptions, find_policy
+from tidegate.commands.policy_source import find_policy
 from tidegate.commands.surroundings import Surroundings, surroundings_of
-from tidegate.control.observe import Observer
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 
 ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
@@ -33,6 +33,7 @@ class Known:
     warnings: tuple[str, ...] = field(default=())
 
 
+@takes_policy_and_cluster
 def explain(
     context: typer.Context,
     *,
@@ -40,15 +41,7 @@ def explain(
         str, typer.Option("--user", "-u", help="Principal name without 'User:'; clients without a login are ANONYMOUS.")
     ] = ANONYMOUS,
     client_id: Annotated[str, typer.Option("--client-id", "-c", help="Client id as the client sends it; leave out for none.")] = "",
-    policy: options.PolicyName = None,
-    file: options.Files = None,
-    kubeconfig: options.Kubeconfig = None,
-    kube_context: options.KubeContext = None,
-    namespace: options.Namespace = None,
-    zookeeper: options.ZooKeeper = None,
-    credentials_file: options.CredentialsFile = None,
-    bootstrap_servers: options.BootstrapServers = None,
-    client_credentials_file: options.ClientCredentialsFile = None,
+    asked: Asked,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
@@ -58,15 +51,7 @@ def explain(
     the answer also has tiers, totals over the brokers that lead, and what happens next. Nothing is written.
     """
     around = surroundings_of(context, debug=debug)
-    access = AccessOptions(
-        zookeeper=zookeeper,
-        credentials_file=credentials_file,
-        bootstrap_servers=bootstrap_servers,
-        client_credentials_file=client_credentials_file,
-    )
-    wanted = PolicyOptions(files=file or (), policy=policy, kubeconfig=kubeconfig, context=kube_context, namespace=namespace)
-    without_policy = zookeeper is not None and not file and policy is None
-    known = _from_zookeeper(around, access) if without_policy else _from_policy(around, wanted, access)
+    known = _from_zookeeper(around, asked.access) if asked.names_no_policy else _from_policy(around, asked)
     _answer(around, Subject(user, client_id), known, output=output)
 
 
@@ -86,14 +71,18 @@ def _from_zookeeper(around: Surroundings, access: AccessOptions) -> Known:
         return Known(ZooKeeperQuotaStore(tree).read_everything(), live_brokers(tree))
 
 
-def _from_policy(around: Surroundings, wanted: PolicyOptions, access: AccessOptions) -> Known:
-    source = find_policy(around, wanted)
-    with opened_cluster(around, source, access) as cluster:
-        observation = Observer().observe(source.declared, cluster, now_seconds=around.now_seconds()).observation
-        decision, _ = decide(observation, Memory())
-        held = tuple(f"{hold.reason.value}: {hold.message}" for hold in decision.holds)
-        brokers = len(observation.topology.brokers) if observation.topology else None
-        return Known(cluster.store.read_everything(), brokers, decision.members, (*held, *source.remarks(), *callback_warnings(cluster)))
+def _from_policy(around: Surroundings, asked: Asked) -> Known:
+    source = find_policy(around, asked.policy)
+    with opened_cluster(around, source, asked.access) as cluster:
+        seen = observed(around, source, cluster)
+        decision, _ = decide(seen.observation, Memory())
+        warnings = (
+            *(f"{hold.reason.value}: {hold.message}" for hold in decision.holds),
+            *source.remarks(),
+            *(warning.message for warning in seen.warnings),
+        )
+        brokers = len(seen.observation.topology.brokers) if seen.observation.topology else None
+        return Known(cluster.store.read_everything(), brokers, decision.members, warnings)
 
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:

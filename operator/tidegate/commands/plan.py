@@ -7,30 +7,23 @@ import typer
 
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
-from controller_logic.model import Observation
 from tidegate.commands import options
-from tidegate.commands.cluster_access import AccessOptions, opened_cluster
+from tidegate.commands.asked import Asked, takes_policy_and_cluster
+from tidegate.commands.cluster_access import AccessOptions, observed, opened_cluster
 from tidegate.commands.page import OutputFormat, Page, publish
 from tidegate.commands.plan_document import plan_document
 from tidegate.commands.plan_page import show_plan
 from tidegate.commands.plan_rows import plan_exit_code
-from tidegate.commands.policy_source import PolicyOptions, PolicySource, find_policy
+from tidegate.commands.policy_source import PolicySource, find_policy
 from tidegate.commands.surroundings import Surroundings, surroundings_of
-from tidegate.control.observe import Observer
+from tidegate.control.observe import Seen
 
 
+@takes_policy_and_cluster
 def plan(
     context: typer.Context,
     *,
-    file: options.Files = None,
-    policy: options.PolicyName = None,
-    kubeconfig: options.Kubeconfig = None,
-    kube_context: options.KubeContext = None,
-    namespace: options.Namespace = None,
-    zookeeper: options.ZooKeeper = None,
-    credentials_file: options.CredentialsFile = None,
-    bootstrap_servers: options.BootstrapServers = None,
-    client_credentials_file: options.ClientCredentialsFile = None,
+    asked: Asked,
     everything: Annotated[bool, typer.Option("--all", help="Show also what would stay as it is.")] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
@@ -43,32 +36,26 @@ def plan(
     Exit code 2 means that something would change, 0 that nothing would, 1 that it cannot be told.
     """
     around = surroundings_of(context, debug=debug)
-    access = AccessOptions(
-        zookeeper=zookeeper,
-        credentials_file=credentials_file,
-        bootstrap_servers=bootstrap_servers,
-        client_credentials_file=client_credentials_file,
-    )
-    wanted = PolicyOptions(files=file or (), policy=policy, kubeconfig=kubeconfig, context=kube_context, namespace=namespace)
-    source = find_policy(around, wanted)
-    observation, decision = decided(around, source, access)
+    source = find_policy(around, asked.policy)
+    seen, decision = decided(around, source, asked.access)
+    warnings = (*source.remarks(), *(warning.message for warning in seen.warnings))
 
     def show(page: Page) -> None:
-        for remark in source.remarks():
-            page.warn(remark)
-        show_plan(page, observation, decision, show_unchanged=everything)
+        for warning in warnings:
+            page.warn(warning)
+        show_plan(page, seen.observation, decision, show_unchanged=everything)
 
-    publish(around.out, output, plan_document(observation, decision), show=show)
+    publish(around.out, output, plan_document(seen.observation, decision, warnings=warnings), show=show)
     around.exit_code = plan_exit_code(decision)
 
 
-def decided(around: Surroundings, source: PolicySource, access: AccessOptions) -> tuple[Observation, Decision]:
+def decided(around: Surroundings, source: PolicySource, access: AccessOptions) -> tuple[Seen, Decision]:
     """The operator's own observation and decision, made once and not carried out.
 
     A pause is overlooked for the decision, so that people can see what ends with it; the observation still tells of it.
     """
     with opened_cluster(around, source, access) as cluster:
-        observation = Observer().observe(source.declared, cluster, now_seconds=around.now_seconds()).observation
-    awake = replace(observation, policy=replace(observation.policy, paused=False))
+        seen = observed(around, source, cluster)
+    awake = replace(seen.observation, policy=replace(seen.observation.policy, paused=False))
     decision, _ = decide(awake, Memory())
-    return observation, decision
+    return seen, decision

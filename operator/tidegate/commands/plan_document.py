@@ -3,7 +3,7 @@
 Byte rates are integers in bytes per second, stored values are exact texts; an absent field is unknown or does not apply.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from controller_logic.decision import Decision, MemberReport, Note
 from controller_logic.model import Default, Entity, Observation, QuotaKey
@@ -11,7 +11,7 @@ from tidegate.commands.page import Document
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
 
 
-def plan_document(observation: Observation, decision: Decision) -> Document:
+def plan_document(observation: Observation, decision: Decision, *, warnings: Sequence[str] = ()) -> Document:
     """The whole plan. `changes` has a row a quota key that would be written, `members` one a member, changed or not."""
     rows = plan_rows(observation, decision)
     policy = observation.policy
@@ -24,6 +24,7 @@ def plan_document(observation: Observation, decision: Decision) -> Document:
         "members": [_member(report) for report in decision.members],
         "holds": [{"reason": hold.reason.value, "message": hold.message} for hold in decision.holds],
         "notes": [_note(note) for note in decision.notes],
+        "warnings": list(warnings),
         "summary": _summary(rows, decision),
     }
 

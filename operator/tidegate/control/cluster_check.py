@@ -18,7 +18,26 @@ class Expected:
 
     policy_key: str
     address: str
+    bootstrap_servers: str
     cluster_id: str | None
+
+
+def brokers_objection(facts: ClusterFacts, brokers_cluster_id: str | None, expected: Expected) -> str | None:
+    """Why leaders of these brokers must not scale quotas of this ZooKeeper; None = both are of one cluster, or nobody can tell."""
+    if brokers_cluster_id in (None, facts.cluster_id):
+        return None
+    return (
+        f"The brokers at {expected.bootstrap_servers} are of cluster {brokers_cluster_id}, but ZooKeeper {expected.address} is of cluster "
+        f"{facts.cluster_id}; {_NOTHING_CHANGES} until spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect is corrected"
+    )
+
+
+def migration_words(address: str) -> str:
+    """The warning for a cluster that carries the mark of a migration which is not known to run."""
+    return (
+        f"ZooKeeper {address} has a node /migration: a move to KRaft is prepared or was broken off. Quotas are written until it begins; "
+        "from then on they need quotaStore AdminApi, which comes in a later version"
+    )
 
 
 def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason, str]]:

@@ -46,6 +46,8 @@ def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -
 def _is_news(verdict: Verdict) -> bool:
     if verdict.type == "Ready":
         return verdict.status is not Truth.UNKNOWN
+    if verdict.reason is Reason.MIGRATION_PREPARED:
+        return True
     return verdict.status is _TROUBLE.get(verdict.type) and verdict.reason not in _QUIET
 
 

@@ -1,6 +1,6 @@
 """One Kafka cluster as a control pass holds it: where quotas live and where leaders come from, opened and closed together."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,10 @@ class TopologySource(Protocol):
 
     def read(self, patterns: Collection[str]) -> Topology:
         """Live brokers, and the leaders of the topics that these names and prefixes (ending in `*`) match, read now."""
+        ...
+
+    def quota_callbacks(self) -> Mapping[int, str]:
+        """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin. One that does not answer is left out."""
         ...
 
     def close(self) -> None:

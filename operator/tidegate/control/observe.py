@@ -5,15 +5,17 @@ writes. What a broken tier may manage is left out of the observation: the core t
 hands off it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from controller_logic.decision import Note
 from controller_logic.model import Entity, Hold, Observation, StoredQuota, Topology
 from controller_logic.reasons import Reason
-from tidegate.control.cluster_check import Expected, objections
+from tidegate.control.cluster_check import Expected, brokers_objection, migration_words, objections
 from tidegate.control.declared import Declared
 from tidegate.control.held_since import HeldSince
 from tidegate.control.kafka_cluster import KafkaCluster
+from tidegate.control.quota_plugins import QuotaPlugins, plugin_words
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import ClusterFacts
 
@@ -27,10 +29,14 @@ Quotas = dict[Entity, StoredQuota]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One observation and the facts of the cluster behind it (None = it did not answer)."""
+    """One observation and the facts of the cluster behind it (None = it did not answer).
+
+    `warnings` are what people must know of the cluster although it forbids no write.
+    """
 
     observation: Observation
     facts: ClusterFacts | None
+    warnings: tuple[Note, ...] = ()
 
     @property
     def not_our_cluster(self) -> Hold | None:
@@ -39,10 +45,11 @@ class Seen:
 
 
 class Observer:
-    """Observes one policy's world, pass after pass; between passes it remembers only since when something is missing."""
+    """Observes one policy's world, pass after pass; it remembers since when something is missing, and brokers' plugins."""
 
-    def __init__(self) -> None:
+    def __init__(self, plugins: QuotaPlugins | None = None) -> None:
         self._held = HeldSince()
+        self._plugins = plugins or QuotaPlugins()
 
     def observe(self, declared: Declared, cluster: KafkaCluster, *, now_seconds: float, rival: Rival = lambda _: None) -> Seen:
         """Everything that can be known now. `rival` is asked whether another policy has the better right to the cluster."""
@@ -52,14 +59,16 @@ class Observer:
                 (Reason.LIST_INCOMPLETE, "The BusinessTiers could not be listed in full; every quota stays as it is until they can")
             )
         facts = _read_facts(declared, cluster, missing)
-        if facts is not None and (objection := rival(facts)) is not None:
+        if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
             missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))
         topology, quotas = None, None
-        if facts is not None and not any(reason in _NOT_OUR_CLUSTER for reason, _ in missing):
-            topology = _read_topology(declared, cluster, missing)
+        if facts is not None and _is_ours(missing):
+            topology = _read_topology(declared, cluster, facts, missing=missing)
+        if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
         holds = self._held.stamp(missing, now_seconds)
-        return Seen(Observation(now_seconds, declared.policy, declared.tiers, topology, quotas, holds), facts)
+        observation = Observation(now_seconds, declared.policy, declared.tiers, topology, quotas, holds)
+        return Seen(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
 
     def look_again(self, seen: Seen, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float) -> Seen:
         """The same observation with these entities read once more, so that a report tells what stands there after a write."""
@@ -78,6 +87,24 @@ class Observer:
         holds = self._held.stamp([(error.reason, error.message)], now_seconds)
         return Seen(Observation(now_seconds, declared.policy, declared.tiers, None, None, holds), None)
 
+    def _warnings(
+        self, facts: ClusterFacts | None, topology: Topology | None, cluster: KafkaCluster, *, now_seconds: float
+    ) -> Iterator[Note]:
+        if facts is not None and facts.migration_prepared and not facts.migration_running:
+            yield Note(Reason.MIGRATION_PREPARED, migration_words(cluster.address))
+        plugins = self._plugins.seen(cluster.topology, topology.brokers, now_seconds) if topology is not None else {}
+        if plugins:
+            yield Note(Reason.QUOTAS_IGNORED, plugin_words(plugins))
+
+
+def _is_ours(missing: Missing) -> bool:
+    return not any(reason in _NOT_OUR_CLUSTER for reason, _ in missing)
+
+
+def _expected(declared: Declared, cluster: KafkaCluster) -> Expected:
+    kafka = declared.spec.kafka
+    return Expected(declared.policy.key, cluster.address, str(kafka.bootstrap_servers), kafka.cluster_id)
+
 
 def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> ClusterFacts | None:
     try:
@@ -85,17 +112,23 @@ def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> 
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
-    expected = Expected(declared.policy.key, cluster.address, declared.spec.kafka.cluster_id)
-    missing.extend(objections(facts, expected))
+    missing.extend(objections(facts, _expected(declared, cluster)))
     return facts
 
 
-def _read_topology(declared: Declared, cluster: KafkaCluster, missing: Missing) -> Topology | None:
+def _read_topology(declared: Declared, cluster: KafkaCluster, facts: ClusterFacts, *, missing: Missing) -> Topology | None:
+    """The leaders, if they are of the cluster whose quotas they shall scale; giving back asks for no leaders, so not for whose."""
     try:
-        return cluster.topology.read(declared.topics)
+        topology = cluster.topology.read(declared.topics)
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
+    objection = brokers_objection(facts, topology.cluster_id, _expected(declared, cluster))
+    if objection is None:
+        return topology
+    if not declared.policy.deleting:
+        missing.append((Reason.WRONG_CLUSTER, objection))
+    return None
 
 
 def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) -> Quotas | None:

@@ -9,7 +9,7 @@ from controller_logic.decision import Decision, MemberState
 from controller_logic.model import Hold, Mode
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
-from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, shortened
+from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, sentence, shortened
 
 _NOT_REACHED = frozenset(
     {
@@ -59,11 +59,8 @@ def _ready(result: PassResult) -> Verdict:
             Reason.OBSERVING,
             f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written now; nothing is written to Kafka",
         )
-    return ready(
-        Truth.TRUE,
-        Reason.IN_SYNC,
-        f"{decision.in_sync} of {counted(decision.managed, 'quota')} at the contract on today's leaders{_skew_words(decision)}",
-    )
+    told = f"{decision.in_sync} of {counted(decision.managed, 'quota')} at the contract on today's leaders{_skew_words(decision)}"
+    return ready(Truth.TRUE, Reason.IN_SYNC, "; but ".join([told, *(warning.message for warning in result.seen.warnings)]))
 
 
 def _skew_words(decision: Decision) -> str:
@@ -82,9 +79,11 @@ def _cluster_reachable(result: PassResult) -> Verdict:
         return Verdict("ClusterReachable", Truth.FALSE, result.error.reason, shortened(result.error.message))
     if result.seen.facts is None:
         return Verdict("ClusterReachable", Truth.UNKNOWN, Reason.STARTING, "The cluster has not been asked yet")
-    return Verdict(
-        "ClusterReachable", Truth.TRUE, Reason.REACHABLE, f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer"
-    )
+    told = f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer"
+    for warning in result.seen.warnings:
+        if warning.reason is Reason.MIGRATION_PREPARED:
+            return Verdict("ClusterReachable", Truth.TRUE, warning.reason, shortened(f"{told}; but {warning.message}"))
+    return Verdict("ClusterReachable", Truth.TRUE, Reason.REACHABLE, told)
 
 
 def _quotas_in_sync(result: PassResult) -> Verdict:
@@ -92,6 +91,9 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
     if result.seen.observation.quotas is None:
         reason = decision.holds[0].reason if decision.holds else Reason.STARTING
         return Verdict("QuotasInSync", Truth.UNKNOWN, reason, "The quotas in place are not known now; they stay as they are")
+    for warning in result.seen.warnings:
+        if warning.reason is Reason.QUOTAS_IGNORED:
+            return Verdict("QuotasInSync", Truth.FALSE, warning.reason, shortened(sentence(warning.message)))
     if decision.in_sync >= decision.managed and not decision.deferred_writes and not decision.writes:
         return Verdict(
             "QuotasInSync", Truth.TRUE, Reason.IN_SYNC, f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided"

@@ -18,6 +18,7 @@ from tidegate.kafka.znodes import Check, Znode, ZnodeTree
 CLUSTER_ID_PATH = "/cluster/id"
 CONTROLLER_PATH = "/controller"
 CONTROLLER_EPOCH_PATH = "/controller_epoch"
+MIGRATION_PATH = "/migration"  # written by KRaft controllers that prepare or run a migration (kafka-quotas 1.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class ClusterSight:
     address: str
     cluster_id: str
     migration_running: bool
+    migration_prepared: bool
     has_controller: bool
     claim: Claim | None
     checks: tuple[Check, ...]
@@ -41,6 +43,7 @@ class ClusterSight:
             migration_running=self.migration_running,
             owner_policy_key=self.claim.policy_key if self.claim else None,
             owner_policy_uid=self.claim.policy_uid if self.claim else None,
+            migration_prepared=self.migration_prepared,
         )
 
     def require_writable(self, expected_cluster_id: str, policy_keys: Iterable[str]) -> None:
@@ -84,12 +87,14 @@ def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
 def see_cluster(tree: ZnodeTree) -> ClusterSight:
     """Read the cluster's state now, in one request. Raises WriteRefused where there is no Kafka cluster."""
     paths = [CLUSTER_ID_PATH, CONTROLLER_PATH, CONTROLLER_EPOCH_PATH, CLAIM_PATH]
-    nodes = dict(zip(paths, tree.read(paths), strict=True))
+    *found, migration = tree.read([*paths, MIGRATION_PATH])
+    nodes = dict(zip(paths, found, strict=True))
     controller, claim = nodes[CONTROLLER_PATH], nodes[CLAIM_PATH]
     return ClusterSight(
         address=tree.address,
         cluster_id=_cluster_id(tree.address, nodes[CLUSTER_ID_PATH]),
         migration_running=controller is not None and _is_kraft(controller),
+        migration_prepared=migration is not None,
         has_controller=controller is not None,
         claim=None if claim is None else parse_claim(claim.data),
         checks=tuple(Check(path, node.version) for path, node in nodes.items() if node is not None),

@@ -31,7 +31,7 @@ def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
             Reason.TOPOLOGY_INCOMPLETE, "A broker answered but named no brokers; it has just started. The next pass asks again."
         )
     topics = {topic.name: _leaders(topic, brokers) for topic in answer.topics if _exists(topic)}
-    return Topology(read_at_seconds, brokers, topics)
+    return Topology(read_at_seconds, brokers, topics, answer.cluster_id)
 
 
 def matching(patterns: Iterable[str], names: Collection[str]) -> set[str]:

@@ -93,6 +93,10 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
         """Let Kafka have one more topic; nothing happens when it has it."""
         self._put(f"/brokers/topics/{topic}", b"{}")
 
+    def prepare_migration(self) -> None:
+        """Let a KRaft controller leave its mark, as it does before it takes over."""
+        self.tree.commit([Create("/migration", b"{}", OPEN_ACL)])
+
     def wake(self) -> None:
         """Let brokers come or go: everybody who watches is woken."""
         self.tree.wake_all()

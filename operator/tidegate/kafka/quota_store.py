@@ -16,13 +16,17 @@ MAX_WRITES_PER_BATCH = 200  # three operations each stay far below ZooKeeper's 1
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What must be right before anything is written. `controller_version` None = Kafka has no controller now."""
+    """What must be right before anything is written. `controller_version` None = Kafka has no controller now.
+
+    `migration_prepared` = ZooKeeper carries the mark of a move to KRaft, which may or may not have begun; it forbids nothing.
+    """
 
     cluster_id: str
     controller_version: int | None
     migration_running: bool
     owner_policy_key: str | None
     owner_policy_uid: str | None
+    migration_prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,8 @@ class QuotaStore(Protocol):
         longer hold comes back as not applied (CONFLICT) and does not stop the others of the batch. The cluster id, the
         absence of a migration and the controller's version are checked in the same transaction. After a lost connection
         the entities are read back: a write that is found to have happened counts as applied and its notification is sent
-        once more. Raises OutcomeUnknown only when even the reading back failed.
+        once more. Raises OutcomeUnknown only when even the reading back failed, and ValueError for a batch that breaks the rules
+        above, or with a write of kind Record that would change its quota.
         """
         ...
 

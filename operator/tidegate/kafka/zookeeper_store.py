@@ -6,7 +6,7 @@ write comes from the control pass, and is checked once more on its way out.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from controller_logic.model import Entity, QuotaWrite, StoredQuota
+from controller_logic.model import Entity, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
 from tidegate.kafka.batch_writer import BatchWriter
@@ -100,10 +100,13 @@ class ZooKeeperQuotaStore:
         return (*walk_entities(self._tree).unreadable, *sorted(strange))
 
     def write(self, writes: Sequence[QuotaWrite], expected_cluster_id: str) -> tuple[WriteOutcome, ...]:
-        """See QuotaStore. Raises ValueError for a batch that is too large or names an entity twice."""
+        """See QuotaStore."""
         entities = [write.entity for write in writes]
         if len(writes) > MAX_WRITES_PER_BATCH or len(set(entities)) != len(entities):
             raise ValueError(f"a batch is at most {MAX_WRITES_PER_BATCH} writes of different entities, not {len(writes)} writes")
+        for write in writes:
+            if write.kind is WriteKind.RECORD and any(text != write.seen.values.get(key) for key, text in write.values.items()):
+                raise ValueError(f"{write.entity}: a write of kind {write.kind.value} may change the ledger only, not the quota")
         writer = BatchWriter(self._tree, expected_cluster_id)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)

@@ -33,6 +33,9 @@ class EvenLeaders:
         topics = {pattern: TopicLeaders({1: 1, 2: 1, 3: 1}) for pattern in patterns}
         return Topology(0.0, frozenset({1, 2, 3}), topics)
 
+    def quota_callbacks(self) -> dict[int, str]:
+        return {}
+
     def close(self) -> None:
         """Nothing was opened."""
 

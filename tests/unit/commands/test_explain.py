@@ -122,4 +122,4 @@ def test_explaining_changes_not_one_znode(managed: Any, policy: Any, tier: Any) 
 def test_brokers_that_ignore_quotas_are_named(managed: Any, policy: Any, tier: Any) -> None:
     managed.callbacks = {2: "io.example.Quotas"}
     text = explained(managed, "-f", managed.write_files(policy, tier))
-    assert "warning: Broker 2 has client.quota.callback.class=io.example.Quotas: it ignores every quota" in text
+    assert "warning: broker 2 sets client.quota.callback.class to io.example.Quotas" in text

@@ -33,11 +33,17 @@ class Leaders:
     leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
     brokers: frozenset[int] = frozenset({1, 2, 3})
     error: Exception | None = None
+    plugins: dict[int, str] = field(default_factory=dict)
+    cluster_id: str | None = "memory-cluster"
 
     def read(self, patterns: Collection[str]) -> Topology:
         if self.error is not None:
             raise self.error
-        return Topology(0.0, self.brokers, {name: TopicLeaders(spread) for name, spread in self.leaders.items() if name in patterns})
+        topics = {name: TopicLeaders(spread) for name, spread in self.leaders.items() if name in patterns}
+        return Topology(0.0, self.brokers, topics, self.cluster_id)
+
+    def quota_callbacks(self) -> dict[int, str]:
+        return self.plugins
 
     def close(self) -> None:
         pass

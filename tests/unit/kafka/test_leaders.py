@@ -37,6 +37,7 @@ def test_leaders_are_counted_for_each_broker_and_topic() -> None:
     assert topology.brokers == {1, 2, 3}
     assert topology.topics == {"a": TopicLeaders({1: 2, 2: 1}), "b": TopicLeaders({3: 1})}
     assert topology.read_at_seconds == 5.0
+    assert topology.cluster_id == "c"
 
 
 @pytest.mark.parametrize("partition", [(-1, 5), (-1, 0), (9, 0)], ids=["not available", "none", "a broker that is gone"])
