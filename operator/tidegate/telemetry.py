@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from wsgiref.simple_server import WSGIServer
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    start_http_server,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -38,6 +47,7 @@ class Telemetry:
     """The metrics of one process, in a registry of their own, so that tests and processes never share counts."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, of which nobody asks
         self.registry = CollectorRegistry()
         self.readings = _Readings()
         self.registry.register(self.readings)

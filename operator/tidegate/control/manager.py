@@ -17,7 +17,7 @@ from tidegate.control.declared import policy_name_of
 from tidegate.control.wake import Cause, Wakeup
 from tidegate.control.world import KINDS, World
 from tidegate.errors import TidegateError
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
 from tidegate.kube.cache import relist
 
 log = structlog.get_logger(__name__)
@@ -129,16 +129,22 @@ class Manager:
         now_seconds = self._world.clock.monotonic()
         if now_seconds < self._relist_at_seconds:
             return
-        try:
-            for kind in KINDS:
-                relist(self._world.cache, self._world.kubernetes, kind, namespaces=self._world.settings.namespaces)
-                self._world.telemetry.lists.labels(kind.kind, "complete").inc()
-        except TidegateError as error:
-            log.warning("Resources could not be listed", error=error.message)
+        failed = [kind for kind in KINDS if not self._relist(kind)]
+        if failed:
             self._relist_at_seconds = now_seconds + self._relist_backoff.next_seconds()
             return
         self._relist_backoff.reset()
         self._relist_at_seconds = now_seconds + self._world.settings.relist_seconds
+
+    def _relist(self, kind: ResourceKind) -> bool:
+        try:
+            relist(self._world.cache, self._world.kubernetes, kind, namespaces=self._world.settings.namespaces)
+        except TidegateError as error:
+            log.warning("Resources could not be listed", kind=kind.kind, error=error.message)
+            self._world.telemetry.lists.labels(kind.kind, "failed").inc()
+            return False
+        self._world.telemetry.lists.labels(kind.kind, "complete").inc()
+        return True
 
     def _start_and_stop_loops(self) -> None:
         for key, lease in list(self._leases.items()):

@@ -1,6 +1,9 @@
-"""The operator in memory, fresh for each test."""
+"""The operator in memory, fresh for each test, and quiet: its threads would log into whatever test comes next."""
+
+from collections.abc import Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.control.stage import Stage
 
@@ -8,3 +11,10 @@ from tests.unit.control.stage import Stage
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+@pytest.fixture(autouse=True)
+def log() -> Iterator[list[dict[str, object]]]:
+    """What was logged during the test."""
+    with capture_logs() as lines:
+        yield lines  # type: ignore[misc]

@@ -1,0 +1,148 @@
+"""The wiring of one process: kopf is set as it can be set, handlers only feed the cache, and the probe tells of stuck threads."""
+
+import asyncio
+import dataclasses
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import kopf
+import pytest
+from kopf._core.engines.indexing import OperatorIndexers
+from kopf._core.engines.probing import health_reporter
+from kubernetes.client import ApiClient, Configuration
+
+from tidegate.control.vital_signs import VitalSigns
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
+from tidegate.kube.cache import ResourceCache
+from tidegate.main import connection_info, kopf_settings, liveness_endpoint, registry_of
+
+TIER = {"metadata": {"namespace": "streaming", "name": "gold", "uid": "1", "resourceVersion": "7"}, "spec": {"level": "L0"}}
+
+
+class Hands:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def signs(clock: Hands) -> VitalSigns:
+    return VitalSigns(clock, 120.0)
+
+
+@pytest.fixture
+def cache() -> ResourceCache:
+    return ResourceCache(lambda: None)
+
+
+@pytest.fixture
+def registry(cache: ResourceCache, signs: VitalSigns) -> kopf.OperatorRegistry:
+    return registry_of(cache, signs, lambda: kopf.ConnectionInfo(server="https://127.0.0.1:6443"))
+
+
+def _groups(settings: kopf.OperatorSettings) -> Iterator[tuple[str, Any]]:
+    yield "settings", settings
+    yield from ((name, part) for name, part in vars(settings).items() if dataclasses.is_dataclass(part))
+
+
+def test_every_setting_of_kopf_exists_in_the_installed_kopf() -> None:
+    """kopf's settings accept any attribute in silence, so a renamed one would do nothing."""
+    declared = {name: {field.name for field in dataclasses.fields(part)} for name, part in _groups(kopf.OperatorSettings())}
+    unknown = [f"{name}.{key}" for name, part in _groups(kopf_settings()) for key in set(vars(part)) - declared[name] if key[0] != "_"]
+    assert unknown == []
+
+
+def test_a_setting_that_kopf_does_not_know_would_be_noticed() -> None:
+    settings = kopf_settings()
+    settings.watching.server_timeuot = 300  # type: ignore[attr-defined]
+    declared = {field.name for field in dataclasses.fields(settings.watching)}
+    assert set(vars(settings.watching)) - declared == {"server_timeuot"}
+
+
+def _watcher(registry: kopf.OperatorRegistry, kind: ResourceKind) -> Any:
+    return next(handler for handler in registry._watching.get_all_handlers() if handler.id == kind.plural)
+
+
+def _tell(registry: kopf.OperatorRegistry, event: str, obj: dict[str, Any]) -> None:
+    asyncio.run(_watcher(registry, BUSINESS_TIERS).fn(event={"type": event, "object": obj}))
+
+
+@pytest.mark.parametrize("event", [None, "ADDED", "MODIFIED"])
+def test_whatever_the_watch_shows_is_in_the_cache(registry: kopf.OperatorRegistry, cache: ResourceCache, event: Any) -> None:
+    _tell(registry, event, TIER)
+    assert cache.snapshot(BUSINESS_TIERS) == (TIER,)
+
+
+def test_a_deletion_that_the_watch_saw_leaves_the_cache(registry: kopf.OperatorRegistry, cache: ResourceCache) -> None:
+    _tell(registry, "ADDED", TIER)
+    _tell(registry, "DELETED", TIER)
+    assert cache.snapshot(BUSINESS_TIERS) == ()
+
+
+def test_both_kinds_are_watched_and_nothing_makes_kopf_write_to_an_object(registry: kopf.OperatorRegistry) -> None:
+    assert {handler.id for handler in registry._watching.get_all_handlers()} == {BROKER_BANDWIDTH_POLICIES.plural, BUSINESS_TIERS.plural}
+    assert registry._changing.get_all_handlers() == registry._spawning.get_all_handlers() == registry._indexing.get_all_handlers() == []
+
+
+def test_the_probe_fails_while_a_policys_thread_is_stuck(registry: kopf.OperatorRegistry, signs: VitalSigns, clock: Hands) -> None:
+    signs.beat("policy streaming/orders")
+    assert asyncio.run(_probe(registry))[0] == 200
+    clock.now += 121
+    assert asyncio.run(_probe(registry))[0] == 500
+
+
+async def _probe(registry: kopf.OperatorRegistry) -> tuple[int, str]:
+    endpoint, ready = liveness_endpoint("127.0.0.1", 0), asyncio.Event()
+    indices = OperatorIndexers().indices
+    server = asyncio.create_task(
+        health_reporter(endpoint, memo=kopf.Memo(), indices=indices, registry=registry, settings=kopf_settings(), ready_flag=ready)
+    )
+    try:
+        await asyncio.wait_for(ready.wait(), 10)
+        async with aiohttp.ClientSession() as session, session.get(endpoint, timeout=aiohttp.ClientTimeout(10)) as answer:
+            return answer.status, await answer.text()
+    finally:
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
+
+
+def test_a_liveness_port_of_zero_is_a_free_one_and_never_80() -> None:
+    host, _, port = liveness_endpoint("127.0.0.1", 0).removeprefix("http://").removesuffix("/healthz").partition(":")
+    with socket.socket() as probe:
+        probe.bind((host, int(port)))
+    assert int(port) != 80
+
+
+def test_a_named_liveness_port_is_that_one() -> None:
+    assert liveness_endpoint("0.0.0.0", 8080) == "http://0.0.0.0:8080/healthz"
+
+
+def _configured(**fields: Any) -> ApiClient:
+    configuration = Configuration()
+    configuration.host = "https://10.0.0.1:6443"
+    for name, value in fields.items():
+        setattr(configuration, name, value)
+    client: Any = SimpleNamespace(configuration=configuration)
+    return client
+
+
+def test_kopf_presents_the_token_that_our_own_client_presents() -> None:
+    info = connection_info(_configured(api_key={"authorization": "Bearer abc"}, ssl_ca_cert="/ca.crt"))
+    assert (info.server, info.scheme, info.token, info.ca_path, info.insecure) == (
+        "https://10.0.0.1:6443", "Bearer", "abc", "/ca.crt", False,
+    )  # fmt: skip
+
+
+def test_kopf_presents_the_certificate_that_our_own_client_presents() -> None:
+    info = connection_info(_configured(cert_file="/tls.crt", key_file="/tls.key"))
+    assert (info.certificate_path, info.private_key_path, info.token, info.scheme) == ("/tls.crt", "/tls.key", None, None)

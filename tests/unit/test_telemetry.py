@@ -1,0 +1,174 @@
+"""What a process tells about itself: the metrics that docs/metrics.md names, and log lines that machines can read."""
+
+import json
+import logging
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from prometheus_client import generate_latest
+from prometheus_client.core import Metric
+
+from controller_logic.decision import Decision
+from controller_logic.model import Hold
+from controller_logic.reasons import Reason
+from tests.unit.control.stage import Stage
+from tidegate.settings import LogFormat
+from tidegate.telemetry import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+ROW = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| (.*?) \| (.*) \|$")
+POLICY = "streaming/orders"
+
+
+def reading(decision: Decision) -> PolicyReading:
+    return PolicyReading(decision, finished_at_seconds=1000.0, charged_writes=3, write_budget=300)
+
+
+@pytest.fixture
+def busy() -> Telemetry:
+    """A telemetry in which everything that can be counted was counted once."""
+    stage = Stage()
+    stage.policy(), stage.tier()
+    stage.run()
+    telemetry = stage.telemetry
+    telemetry.wakes.labels(POLICY, "timer").inc()
+    telemetry.lists.labels("BusinessTier", "failed").inc()
+    telemetry.write_conflicts.labels(POLICY, "Conflict").inc()
+    held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))
+    telemetry.readings.put("streaming/other", reading(held))
+    return telemetry
+
+
+def _ours(telemetry: Telemetry) -> Iterator[Metric]:
+    yield from (family for family in telemetry.registry.collect() if family.name.startswith("tidegate_"))
+
+
+def _row(family: Metric) -> tuple[str, str, str, str]:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    labels = {label: None for sample in family.samples for label in sample.labels if label != "le"}
+    return name, family.type, ", ".join(f"`{label}`" for label in labels), family.documentation
+
+
+def test_the_documented_metrics_are_those_that_exist(busy: Telemetry) -> None:
+    documented = [match.groups() for line in PAGE.read_text(encoding="utf-8").splitlines() if (match := ROW.match(line))]
+    assert sorted(documented) == sorted(map(_row, _ours(busy)))
+
+
+def test_no_metric_carries_the_time_when_it_began_to_count(busy: Telemetry) -> None:
+    assert "_created" not in generate_latest(busy.registry).decode()
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("last_pass_timestamp_seconds", 1000.0),
+        ("quotas_managed", 7.0),
+        ("quotas_in_sync", 5.0),
+        ("quotas_contended", 1.0),
+        ("writes_deferred", 2.0),
+        ("write_budget_used", 3.0),
+        ("write_budget_limit", 300.0),
+    ],
+)
+def test_a_policys_gauges_are_the_figures_of_its_last_decision(metric: str, value: float) -> None:
+    telemetry = Telemetry()
+    telemetry.readings.put(POLICY, reading(Decision(managed=7, in_sync=5, contended=1, deferred_writes=2)))
+    assert telemetry.registry.get_sample_value(f"tidegate_{metric}", {"policy": POLICY}) == value
+
+
+def test_a_missing_input_is_a_series_for_as_long_as_it_is_missing() -> None:
+    telemetry = Telemetry()
+    labels = {"policy": POLICY, "reason": "BrokersUnreachable"}
+    telemetry.readings.put(POLICY, reading(Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))))
+    assert telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) == 990.0
+    telemetry.readings.put(POLICY, reading(Decision()))
+    assert telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) is None
+
+
+def test_a_member_has_a_series_for_each_key_of_its_quota() -> None:
+    stage = Stage()
+    stage.policy(), stage.tier()
+    stage.run()
+    labels = {"policy": POLICY, "tier": "streaming/gold", "member": "alice"}
+    key = {"key": "producer_byte_rate"}
+    sample = stage.telemetry.registry.get_sample_value
+    assert sample("tidegate_member_quota", {**labels, **key}) == sample("tidegate_member_target", {**labels, **key}) == 10_000_000
+    assert sample("tidegate_member_leader_skew_ratio", labels) == 1.0
+
+
+def test_a_policy_that_is_gone_leaves_no_gauge_behind() -> None:
+    telemetry = Telemetry()
+    telemetry.readings.put(POLICY, reading(Decision()))
+    telemetry.readings.forget(POLICY)
+    assert [sample for family in _ours(telemetry) for sample in family.samples if POLICY in sample.labels.values()] == []
+
+
+def test_writes_are_counted_by_kind_and_reason() -> None:
+    telemetry = Telemetry()
+    count_writes(telemetry, POLICY, kinds_and_reasons=iter([("raise", "LeadersMoved")] * 2 + [("first", "FirstQuota")]), transactions=1)
+    sample = telemetry.registry.get_sample_value
+    assert sample("tidegate_quota_writes_total", {"policy": POLICY, "kind": "raise", "reason": "LeadersMoved"}) == 2
+    assert sample("tidegate_quota_writes_total", {"policy": POLICY, "kind": "first", "reason": "FirstQuota"}) == 1
+    assert sample("tidegate_znode_transactions_total", {"policy": POLICY}) == 1
+
+
+def test_two_telemetries_in_one_process_count_apart() -> None:
+    first, second = Telemetry(), Telemetry()
+    first.lists.labels("BusinessTier", "complete").inc()
+    assert second.registry.get_sample_value("tidegate_lists_total", {"kind": "BusinessTier", "result": "complete"}) is None
+
+
+def test_metrics_are_served_until_the_server_is_closed(busy: Telemetry) -> None:
+    server = MetricsServer(busy, port=0, address="127.0.0.1")
+    address = f"http://127.0.0.1:{server.port}/metrics"
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        assert f'tidegate_quotas_managed{{policy="{POLICY}"}} 1.0' in answer.read().decode()
+    server.close()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(address, timeout=10)
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("logging_as_before")
+def test_a_log_line_is_one_json_object_with_its_time_whoever_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging(LogFormat.JSON, "INFO")
+    structlog.get_logger("tidegate.test").info("Quotas written", policy=POLICY, count=3)
+    logging.getLogger("some.library").warning("it said this")
+    ours, theirs = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert (ours["event"], ours["policy"], ours["count"], ours["level"]) == ("Quotas written", POLICY, 3, "info")
+    assert (theirs["event"], theirs["logger"], theirs["level"]) == ("it said this", "some.library", "warning")
+    assert ours["timestamp"].endswith("Z")
+
+
+@pytest.mark.usefixtures("logging_as_before")
+def test_a_traceback_stays_within_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging(LogFormat.JSON, "INFO")
+    try:
+        raise ValueError("a bug")
+    except ValueError:
+        structlog.get_logger("tidegate.test").exception("Pass abandoned")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "ValueError: a bug" in json.loads(line)["exception"]
+
+
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize(("level", "events"), [("DEBUG", ["a", "b"]), ("INFO", ["b"]), ("ERROR", [])])
+def test_the_level_decides_what_is_said(capsys: pytest.CaptureFixture[str], level: str, events: list[str]) -> None:
+    set_up_logging(LogFormat.JSON, level)
+    logger = structlog.get_logger("tidegate.test")
+    logger.debug("a")
+    logger.info("b")
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == events
