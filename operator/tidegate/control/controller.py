@@ -12,7 +12,7 @@ from controller_logic.model import Topology
 from tidegate.control.backoff import Backoff
 from tidegate.control.connection import Connection
 from tidegate.control.control_pass import ControlPass, PassResult
-from tidegate.control.declared import Declared, belongs_to, declare
+from tidegate.control.declared import Declared, TierReader, belongs_to, declare
 from tidegate.control.deletion import Deletion
 from tidegate.control.observe import Seen
 from tidegate.control.ownership import RESTORE_FINALIZER, has_finalizer, take_ownership
@@ -37,6 +37,7 @@ class Controller:
         )
         self._backoff = Backoff()
         self._deletion = Deletion(world.settings.restore_deadline_seconds)
+        self._reader = TierReader()
         self._declared: Declared | None = None
         self._topology: Topology | None = None
         self._seen_before = False
@@ -82,7 +83,7 @@ class Controller:
     def _observe_and_act(self, policy: JsonObject, tiers: list[JsonObject]) -> PassResult | None:
         complete = self._world.list_is_fresh(BUSINESS_TIERS)
         try:
-            self._declared = declared = declare(policy, tiers if complete else None)
+            self._declared = declared = declare(policy, tiers if complete else None, self._reader)
         except InvalidResource as error:
             self._declared = None
             self._world.reporter.unread(policy, error, tiers)

@@ -46,17 +46,34 @@ class Declared:
         return frozenset(topic for tier in self.tiers or () for member in tier.members for topic in member.topics)
 
 
-def declare(policy: RawObject, tiers: Iterable[RawObject] | None) -> Declared:
+class TierReader:
+    """Reads tiers, each spec once: what was read stays as long as the spec says the same. For one caller at a time."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[object, Tier | BrokenTier]] = {}
+
+    def read(self, tiers: Iterable[RawObject]) -> list[Tier | BrokenTier]:
+        """One answer for each of `tiers`; those that are not among them are forgotten."""
+        self._read = {object_key(raw): self._again(raw) for raw in tiers}
+        return [answer for _, answer in self._read.values()]
+
+    def _again(self, raw: RawObject) -> tuple[object, Tier | BrokenTier]:
+        before = self._read.get(object_key(raw))
+        spec = raw.get("spec")
+        return before if before is not None and before[0] == spec else (spec, _read_tier(raw))
+
+
+def declare(policy: RawObject, tiers: Iterable[RawObject] | None, reader: TierReader | None = None) -> Declared:
     """Read a policy and those tiers that refer to it. Raises InvalidResource when the policy itself does not read.
 
-    Tiers of other policies are passed over; a tier that is being deleted counts as absent.
+    Tiers of other policies are passed over; a tier that is being deleted counts as absent. A `reader` spares what it has read before.
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
     if tiers is None:
         return Declared(translated, spec, None)
     ours = sorted((tier for tier in tiers if belongs_to(tier, policy) and not tier["metadata"].get("deletionTimestamp")), key=age_key)
-    read = [_read_tier(tier) for tier in ours]
+    read = (reader or TierReader()).read(ours)
     return Declared(
         translated,
         spec,

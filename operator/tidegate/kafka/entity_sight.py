@@ -5,6 +5,7 @@ Whatever cannot be read safely becomes a problem of that entity, in words; the o
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from controller_logic.model import Entity, LedgerRecord, StoredQuota
 from tidegate.errors import ForeignContent
@@ -14,7 +15,11 @@ from tidegate.kafka.quota_json import EMPTY, QuotaContent, parse_quota
 from tidegate.kafka.znodes import Znode, ZnodeTree
 
 
-@dataclass(frozen=True, slots=True)
+# Sights of what was read lately: a pass reads every quota, and nearly all of them are what they were in the pass before.
+REMEMBERED_SIGHTS = 8192
+
+
+@dataclass(frozen=True)
 class EntitySight:
     """The two nodes of an entity, with what they say. `problem` None = both could be read."""
 
@@ -25,7 +30,7 @@ class EntitySight:
     record: LedgerRecord | None = None
     problem: str | None = None
 
-    @property
+    @cached_property
     def stored(self) -> StoredQuota:
         """The same for the control pass."""
         return StoredQuota(
@@ -64,6 +69,7 @@ def see_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, En
     return sights
 
 
+@lru_cache(maxsize=REMEMBERED_SIGHTS)
 def _sight(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntitySight:
     if quota is None and ledger is None:
         return EntitySight(entity)
