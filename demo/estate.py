@@ -1,7 +1,8 @@
 """Everything that the experiment stands on, started part by part with its progress shown, and taken away again at any end.
 
 ZooKeeper, three brokers, Prometheus and the Kubernetes API come from the lab; the operator is a process of its own, started as a user
-would start it. As root, every broker gets a network namespace; without root all are on loopback.
+would start it. Kubernetes and the operator start beside Kafka. As root, every broker gets a network namespace; without root all are on
+loopback.
 """
 
 import os
@@ -13,10 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from demo.beside import Beside
 from demo.declared import NAMESPACE
+from demo.interruption import Interruption
 from demo.kafka_administrator import create_topic
 from demo.script import REPLICAS, USER
 from lab import process
+from lab.doctor import refuse_missing
 from lab.kafka import KafkaLab
 from lab.kafka_jars import kafka_jars
 from lab.kube_api import KubeApi
@@ -26,6 +30,7 @@ from lab.prometheus import PrometheusLab, monitoring
 
 CRDS = Path(__file__).parent.parent / "crds"
 _BROKERS = 3
+_NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
 T = TypeVar("T")
 
 
@@ -51,23 +56,33 @@ class SetupLog:
         started = time.monotonic()
         answer = work()
         self.seconds[part] = time.monotonic() - started
-        self.say(f"  {part:<52} {self.seconds[part]:6.1f} s")
+        self.say(f"  {part:<40} {self.seconds[part]:6.1f} s")
         return answer
 
 
 @contextmanager
-def estate(log: SetupLog, operator_log: Path) -> Iterator[Estate]:
-    """All parts, running. Raises LabError when one does not start; whatever was started is stopped then too."""
-    with ExitStack() as stack:
-        log.timed("Kafka's jars (from the cache after the first time)", kafka_jars)
-        log.timed("Kubernetes' binary (from the cache after the first time)", kube_binary)
+def estate(log: SetupLog, operator_log: Path, *, interruption: Interruption) -> Iterator[Estate]:
+    """All parts, running. Raises LabError when the machine lacks something or a part does not start; what was started is stopped then."""
+    refuse_missing(*_NEEDED)
+    # What is not in the cache yet is fetched and built here, one after the other: both want the whole machine.
+    with interruption.told():
+        log.timed("Kafka's jars (downloaded once)", kafka_jars)
+        log.timed("Kubernetes' binary (built once)", kube_binary)
+    with ExitStack() as stack, interruption.told():
+        beside = stack.enter_context(Beside(_kubernetes(log, operator_log)))
         kafka = _open(stack, log, "ZooKeeper and three brokers", KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER,)))
         create_topic(kafka, REPLICAS)
         prometheus = _open(stack, log, "Prometheus", monitoring(kafka))
+        kube, operator = beside.ready()
+        yield Estate(kafka, prometheus, kube, operator)
+
+
+@contextmanager
+def _kubernetes(log: SetupLog, operator_log: Path) -> Iterator[tuple[KubeApi, Process]]:
+    with ExitStack() as stack:
         kube = _open(stack, log, "Kubernetes API", KubeApi())
         log.timed("custom resource definitions", lambda: _install(kube))
-        operator = _open(stack, log, "the operator", _start_operator(kube, operator_log))
-        yield Estate(kafka, prometheus, kube, operator)
+        yield kube, stack.enter_context(_start_operator(kube, operator_log))
 
 
 def describe(parts: Estate) -> dict[str, str]:
@@ -89,7 +104,6 @@ def _install(kube: KubeApi) -> None:
 
 
 def _start_operator(kube: KubeApi, log_path: Path) -> Process:
-    log_path.unlink(missing_ok=True)
     ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
     argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports]
     return process.start("operator", argv, log_path=log_path)

@@ -1,6 +1,6 @@
 """The experiment on a terminal while it runs: rates per partition, brokers, the quota in force, what just happened.
 
-Only drawing; everything shown comes from the board.
+Only drawing; everything shown comes from the board. A frame never has more lines or columns than the terminal.
 """
 
 import time
@@ -19,9 +19,14 @@ from demo.script import BROKERS, HEALTHY_LEADERS
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _REFRESHES_PER_SECOND = 4
+# Frame and padding of the panel; all columns of the table but the sparkline; all lines but results and events.
+_BORDER_COLUMNS = 4
+_OTHER_COLUMNS = 42
+_FIXED_LINES = 13
 _MARK_STYLES = {
     MarkKind.QUOTA: "bold green",
     MarkKind.KILL: "bold red",
+    MarkKind.RETURN: "bold green",
     MarkKind.LEADER: "yellow",
     MarkKind.COMMAND: "bold cyan",
     MarkKind.EVENT: "dim",
@@ -32,18 +37,24 @@ def live_view(console: Console, read: Callable[[], Snapshot], *, contract: int) 
     """A context manager that redraws the board while it is open. `contract` is the promised rate per partition in bytes/s."""
     return Live(
         console=console,
-        get_renderable=lambda: draw(read(), contract=contract, now_seconds=time.time()),
+        get_renderable=lambda: draw(read(), console, contract=contract, now_seconds=time.time()),
         refresh_per_second=_REFRESHES_PER_SECOND,
         transient=True,
     )
 
 
-def draw(board: Snapshot, *, contract: int, now_seconds: float) -> RenderableType:
-    """One frame."""
-    parts: list[RenderableType] = [_headline(board, now_seconds), _partitions(board, contract), _brokers(board)]
-    if board.results:
-        parts.append(_results(board.results))
-    parts.append(_events(board.marks))
+def draw(board: Snapshot, console: Console, *, contract: int, now_seconds: float) -> RenderableType:
+    """One frame, as wide and at most as high as the console."""
+    parts: list[RenderableType] = [
+        _headline(board, now_seconds),
+        Text(),
+        _partitions(board, contract, width=console.width - _BORDER_COLUMNS),
+        Text(),
+        _brokers(board),
+        Text(),
+        *map(_result, board.results),
+        *_events(board.marks, lines=console.height - _FIXED_LINES - len(board.results)),
+    ]
     return Panel(Group(*parts), title="Tidegate demo: the contract follows the leaders", border_style="blue")
 
 
@@ -60,55 +71,57 @@ def recent_mean(rates: tuple[float, ...]) -> float:
 
 
 def _headline(board: Snapshot, now_seconds: float) -> Text:
-    line = Text(board.phase.title if board.phase else "Set-up", style="bold")
-    line.append(f"  ·  {board.activity}", style="default")
+    line = _line(board.phase.title if board.phase else "Set-up", style="bold")
+    line.append(f"\n{board.activity}", style="default")
     if board.activity_ends_at_seconds is not None:
         line.append(f", {max(0.0, board.activity_ends_at_seconds - now_seconds):.0f} s left", style="dim")
     return line
 
 
-def _partitions(board: Snapshot, contract: int) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("partition")
-    table.add_column("leader")
-    table.add_column(f"delivered, last {HISTORY_SECONDS} s", no_wrap=True)
-    table.add_column("12 s mean", justify="right")
-    table.add_column("promised", justify="right")
-    history = board.history or {}
+def _partitions(board: Snapshot, contract: int, *, width: int) -> Table:
+    seconds = max(1, min(HISTORY_SECONDS, width - _OTHER_COLUMNS))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("partition", "leader", f"delivered, last {seconds} s"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("12 s mean", "promised"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    history = {partition: rates[-seconds:] for partition, rates in (board.history or dict.fromkeys(HEALTHY_LEADERS, ())).items()}
     highest = max((rate for rates in history.values() for rate in rates), default=0.0)
     for partition, rates in sorted(history.items()):
-        mean = recent_mean(rates)
-        style = "green" if mean >= 0.9 * contract else "red"
         leader = f"broker {board.leaders[partition]}" if partition in board.leaders else "none"
-        bar = Text(sparkline(rates, highest), style=style)
-        table.add_row(f"{partition}", leader, bar, Text(f"{mean / 1e6:.1f} MB/s", style=style), f"{contract / 1e6:g}")
+        bar, mean = Text(sparkline(rates, highest).rjust(seconds)), recent_mean(rates)
+        table.add_row(f"{partition}", leader, bar, f"{mean / 1e6:.1f} MB/s", f"{contract / 1e6:g} MB/s", style=_style(mean, contract))
     total, promised = sum(map(recent_mean, history.values())), contract * len(HEALTHY_LEADERS)
-    style = "bold green" if total >= 0.9 * promised else "bold red"
-    table.add_row("total", "", "", Text(f"{total / 1e6:.1f} MB/s", style=style), f"{promised / 1e6:g}")
+    table.add_row("total", "", "", f"{total / 1e6:.1f} MB/s", f"{promised / 1e6:g} MB/s", style=f"bold {_style(total, promised)}")
     return table
 
 
+def _style(rate: float, promised: float) -> str:
+    """Red below what is promised, as far as a sawtooth lets one tell."""
+    return "green" if rate >= 0.9 * promised else "red"
+
+
 def _brokers(board: Snapshot) -> Text:
-    line = Text()
+    line = _line("")
     for broker in BROKERS:
         led = sum(1 for leader in board.leaders.values() if leader == broker)
         up = broker in board.alive
         line.append(f" broker {broker} ", style="black on green" if up else "white on red")
-        line.append(f" leads {led}   " if up else " dead   ")
-    quota = "none" if board.quota is None else f"{board.quota / 1e6:g} MB/s on every broker"
-    line.append(f"quota in force: {quota}", style="bold")
+        line.append(f" leads {led} " if up else " dead    ")
+    quota = "none" if board.quota is None else f"{board.quota / 1e6:g} MB/s"
+    line.append(f"quota {quota}", style="bold")
     return line
 
 
-def _results(results: tuple[PhaseResult, ...]) -> Text:
-    return Text("\n").join(Text(f"{result.phase.title}: {result.total / 1e6:.1f} MB/s in total", style="dim") for result in results)
+def _result(result: PhaseResult) -> Text:
+    return _line(f"measured  {result.phase.title}: {result.total / 1e6:.1f} MB/s in total", style="bold")
 
 
-def _events(marks: tuple[Mark, ...]) -> Text:
-    lines = [Text(f"{clock(mark.at_seconds)}  {mark.text}", style=_MARK_STYLES[mark.kind], no_wrap=True) for mark in marks]
-    return Text("\n").join([Text(""), *lines])
+def _events(marks: tuple[Mark, ...], *, lines: int) -> list[Text]:
+    newest = marks[-lines:] if lines > 0 else ()
+    return [_line(f"{mark.clock}  {mark.text}", style=_MARK_STYLES[mark.kind]) for mark in newest]
 
 
-def clock(at_seconds: float) -> str:
-    """The local time of day."""
-    return time.strftime("%H:%M:%S", time.localtime(at_seconds))
+def _line(text: str, *, style: str = "") -> Text:
+    """Text that is cut at the terminal's edge rather than folded, so that the frame keeps its height."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")

@@ -3,6 +3,7 @@
 Times are seconds since the epoch; rates are bytes per second.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +19,7 @@ class MarkKind(StrEnum):
 
     QUOTA = "quota write"
     KILL = "broker killed"
+    RETURN = "broker back"
     LEADER = "leader moved"
     COMMAND = "command"
     EVENT = "event"
@@ -30,6 +32,11 @@ class Mark:
     at_seconds: float
     kind: MarkKind
     text: str
+
+    @property
+    def clock(self) -> str:
+        """The local time of day."""
+        return time.strftime("%H:%M:%S", time.localtime(self.at_seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class Outcome:
         quota = quota_of(result.phase, self.scale.contract_bytes_per_second)
         in_force = None if result.quota is None else result.quota / 1e6
         return [
-            exact_check(f"{title}: quota in ZooKeeper", "MB/s", expected=quota / 1e6, measured=in_force),
+            exact_check(title, "quota in ZooKeeper", unit="MB/s", expected=quota / 1e6, measured=in_force),
             *rate_checks(title, self.expected_by_broker(result.phase), measured_by_broker=result.by_broker),
         ]
 

@@ -3,7 +3,7 @@
 from typing import IO
 
 from demo.board import Snapshot
-from demo.live_view import clock, recent_mean
+from demo.live_view import recent_mean
 from demo.outcome import Mark
 
 _SECONDS_BETWEEN_RATES = 6
@@ -18,7 +18,7 @@ class PlainView:
 
     def on_mark(self, mark: Mark) -> None:
         """One line for one thing that happened."""
-        print(f"{clock(mark.at_seconds)}  {mark.kind.value}: {mark.text}", file=self._stream, flush=True)
+        print(f"{mark.clock}  {mark.kind.value}: {mark.text}", file=self._stream, flush=True)
 
     def on_rates(self, board: Snapshot) -> None:
         """One line every six seconds: what is going on, and the 12-second means."""

@@ -144,6 +144,7 @@ class Play:
     def _revive_broker(self) -> None:
         self._command(f"broker {VICTIM} is started again")
         revive(self._parts.kafka, VICTIM)
+        self._board.mark(time.time(), MarkKind.RETURN, f"broker {VICTIM} leads partition {ORPHAN} again")
 
     def _apply_resources(self) -> None:
         self._command("kubectl apply -f examples/")

@@ -3,13 +3,17 @@
 It computes nothing but differences of measured totals; all figures come from the outcome.
 """
 
+from collections.abc import Iterator
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from string import Template
 
-from demo.outcome import Outcome, PhaseResult
-from demo.plots import cost_plot, partition_plot, total_plot
+from demo.cost_plot import cost_plot
+from demo.outcome import Mark, Outcome, PhaseResult
+from demo.palette import dark_variables, light_variables
 from demo.script import BROKERS, HEALTHY_LEADERS, USER
+from demo.time_plots import partition_plot, total_plot
 from demo.verdict import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check
 
 _TEMPLATE = Path(__file__).parent / "report.html.template"
@@ -19,6 +23,8 @@ def report_html(outcome: Outcome) -> str:
     """The whole page."""
     contract = outcome.scale.contract_bytes_per_second / 1e6
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+        light=light_variables(),
+        dark=dark_variables(),
         verdict=_verdict(outcome),
         contract=f"{contract:g}",
         promised=f"{contract * len(HEALTHY_LEADERS):g}",
@@ -34,7 +40,8 @@ def report_html(outcome: Outcome) -> str:
         partition_plot=partition_plot(outcome),
         cost_plot=cost_plot(outcome),
         phase_rows="\n".join(_phase_row(result) for result in outcome.results),
-        check_rows="\n".join(_check_row(check) for check in outcome.checks()),
+        check_rows="\n".join(_check_rows(outcome)),
+        mark_rows="\n".join(_mark_row(mark) for mark in outcome.marks),
         reaction=_reaction(outcome),
         surroundings="\n".join(_pair(label, text) for label, text in outcome.surroundings.items()),
         setup="\n".join(_pair(label, f"{seconds:.1f} s") for label, seconds in outcome.setup_seconds.items()),
@@ -42,12 +49,10 @@ def report_html(outcome: Outcome) -> str:
 
 
 def _verdict(outcome: Outcome) -> str:
-    missed = [check for check in outcome.checks() if not check.kept]
-    if not missed:
-        return f'<p class="verdict kept">All {len(outcome.checks())} bounds kept</p>'
-    return (
-        f'<p class="verdict missed">{len(missed)} of {len(outcome.checks())} bounds missed: {escape(", ".join(c.name for c in missed))}</p>'
-    )
+    kept = [check.kept for check in outcome.checks()]
+    if all(kept):
+        return f'<p class="verdict kept">All {len(kept)} bounds kept</p>'
+    return f'<p class="verdict missed">{kept.count(False)} of {len(kept)} bounds missed: <a href="#bounds">which ones</a></p>'
 
 
 def _answer(outcome: Outcome) -> str:
@@ -73,11 +78,22 @@ def _phase_row(result: PhaseResult) -> str:
     return f'<tr class="{result.phase.regime.name.lower()}">' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
+def _check_rows(outcome: Outcome) -> Iterator[str]:
+    """A heading for each part of the run, and its bounds below it."""
+    for about, checks in groupby(outcome.checks(), key=lambda check: check.about):
+        yield f'<tr><th class="about" colspan="5">{escape(about)}</th></tr>'
+        yield from map(_check_row, checks)
+
+
 def _check_row(check: Check) -> str:
     measured = "not seen" if check.measured is None else f"{check.measured:.2f} {check.unit}"
     verdict = '<td class="kept">kept</td>' if check.kept else '<td class="missed">missed</td>'
     expected = f"{check.expected:g} {check.unit}" if check.unit != "s" else "-"
     return f"<tr><td>{escape(check.name)}</td><td>{expected}</td><td>{measured}</td><td>{escape(check.tolerance)}</td>{verdict}</tr>"
+
+
+def _mark_row(mark: Mark) -> str:
+    return f"<tr><td>{mark.clock}</td><td>{escape(mark.kind.value)}</td><td>{escape(mark.text)}</td></tr>"
 
 
 def _reaction(outcome: Outcome) -> str:

@@ -1,5 +1,8 @@
 """The end of the demo on the terminal: expected, measured, tolerance and verdict of every bound, as a rich table or as plain text."""
 
+from itertools import groupby
+
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -10,23 +13,23 @@ from demo.verdict import Check
 
 def print_results(console: Console, outcome: Outcome) -> None:
     """Print the table, how fast the failure was answered, and the verdict in one line."""
-    table = Table(title="Expected and measured", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("bound", "expected", "measured", "tolerance", "verdict"):
         table.add_column(heading, justify="left" if heading in ("bound", "verdict") else "right", no_wrap=heading != "bound")
-    for check in outcome.checks():
-        table.add_row(*_cells(check))
+    for about, checks in groupby(outcome.checks(), key=lambda check: check.about):
+        table.add_row(Text(about, style="bold"))
+        for check in checks:
+            table.add_row(*_cells(check))
     console.print(table)
-    console.print(_reaction(outcome))
-    missed = sum(not check.kept for check in outcome.checks())
-    style = "bold red" if missed else "bold green"
-    console.print(Text(f"{missed} bounds missed." if missed else "All bounds kept.", style=style))
+    console.print(f"\n{_reaction(outcome)}", highlight=False)
+    console.print(_verdict(outcome))
 
 
 def _cells(check: Check) -> tuple[str, str, str, str, Text]:
     expected = "" if check.unit == "s" else f"{check.expected:g} {check.unit}"
     measured = "not seen" if check.measured is None else f"{check.measured:.2f} {check.unit}"
     verdict = Text("kept", style="green") if check.kept else Text("MISSED", style="bold red")
-    return check.name, expected, measured, check.tolerance, verdict
+    return f"  {check.name}", expected, measured, check.tolerance, verdict
 
 
 def _reaction(outcome: Outcome) -> str:
@@ -34,3 +37,10 @@ def _reaction(outcome: Outcome) -> str:
     if election is None or after is None:
         return "The new leader or the corrected quota was not seen in ZooKeeper."
     return f"Kill to new leader: {election:.1f} s (Kafka's own waiting). New leader to corrected quota committed: {after:.2f} s."
+
+
+def _verdict(outcome: Outcome) -> Text:
+    missed, bounds = sum(not check.kept for check in outcome.checks()), len(outcome.checks())
+    if missed:
+        return Text(f"{missed} of {bounds} bounds missed.", style="bold red")
+    return Text(f"All {bounds} bounds kept.", style="bold green")

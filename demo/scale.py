@@ -7,7 +7,7 @@ from demo.rates import SAWTOOTH_SECONDS
 FULL_CONTRACT = 10_000_000
 SMALL_CONTRACT = 3_000_000
 # At its largest the experiment delivers four contracts a second; the rest is margin.
-_NEEDED_IN_CONTRACTS = 5.0
+NEEDED_BYTES_PER_SECOND = 5 * FULL_CONTRACT
 _OFFERED_IN_CONTRACTS = 2.5
 
 
@@ -20,8 +20,21 @@ class Windows:
     measures_before_second_kill: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Length:
+    """One of the two lengths of the demo: its windows, and whether the machine is tried first to see which contract it can carry."""
+
+    windows: Windows
+    tries_machine: bool
+
+
 QUICK = Windows(settle_seconds=SAWTOOTH_SECONDS, measure_seconds=2 * SAWTOOTH_SECONDS, measures_before_second_kill=False)
 FULL = Windows(settle_seconds=2 * SAWTOOTH_SECONDS, measure_seconds=4 * SAWTOOTH_SECONDS, measures_before_second_kill=True)
+# What the environment variable DEMO may say.
+LENGTHS = {
+    "full": Length(FULL, tries_machine=True),
+    "quick": Length(QUICK, tries_machine=False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +50,16 @@ class Scale:
         return round(_OFFERED_IN_CONTRACTS * self.contract_bytes_per_second)
 
 
+QUICK_SCALE = Scale(SMALL_CONTRACT, "3 MB/s, because the quick demo does not try what the machine carries; the full one does")
+
+
 def scale_for(carried_bytes_per_second: float, *, tried_bytes_per_second: float, cores: int) -> Scale:
     """The full contract where the machine carried enough without any quota; the small one on weak machines."""
-    needed = _NEEDED_IN_CONTRACTS * FULL_CONTRACT
     carried = (
         f"without any quota this machine ({cores} cores) carried {carried_bytes_per_second / 1e6:.0f} "
         f"of {tried_bytes_per_second / 1e6:.0f} MB/s"
     )
-    if carried_bytes_per_second >= needed:
-        return Scale(FULL_CONTRACT, f"{carried}, at least the {needed / 1e6:.0f} MB/s that a contract of 10 MB/s needs")
-    return Scale(SMALL_CONTRACT, f"{carried}, less than the {needed / 1e6:.0f} MB/s that 10 MB/s need, so the contract is 3 MB/s")
+    needed = f"the {NEEDED_BYTES_PER_SECOND / 1e6:.0f} MB/s that a contract of 10 MB/s needs"
+    if carried_bytes_per_second >= NEEDED_BYTES_PER_SECOND:
+        return Scale(FULL_CONTRACT, f"10 MB/s: {carried}, at least {needed}")
+    return Scale(SMALL_CONTRACT, f"3 MB/s, because the machine is too weak or too busy: {carried}, less than {needed}")

@@ -22,11 +22,11 @@ ORPHAN = 2  # the partition that loses its leader with the victim
 class Step(StrEnum):
     """What happens before a phase is measured."""
 
-    SET_FIXED_QUOTA = "an administrator sets Kafka's own quota for the user, the same number on every broker"
-    START_PRODUCERS = "three producers start, one for each partition, each wanting more than the contract"
+    SET_FIXED_QUOTA = "an administrator sets Kafka's own quota"
+    START_PRODUCERS = "three producers start, one for each partition"
     KILL_BROKER = "broker 3 is killed (SIGKILL)"
     REVIVE_BROKER = "broker 3 is started again and gets its leader back"
-    APPLY_RESOURCES = "kubectl apply: the policy (method Max) and the tier; Tidegate takes over"
+    APPLY_RESOURCES = "kubectl apply -f examples/: Tidegate takes over, method Max"
     PATCH_TO_MEAN = "kubectl patch: leaderScaling.method becomes Mean"
 
 

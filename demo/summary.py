@@ -42,6 +42,7 @@ def _phase(result: PhaseResult, outcome: Outcome) -> dict[str, Any]:
 
 def _check(check: Check) -> dict[str, Any]:
     return {
+        "about": check.about,
         "name": check.name,
         "unit": check.unit,
         "expected": check.expected,

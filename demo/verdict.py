@@ -11,8 +11,12 @@ REACTION_LIMIT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One bound: `measured` must lie in [`lowest`, `highest`]. A value that could not be measured is None and misses the bound."""
+    """One bound: `measured` must lie in [`lowest`, `highest`]. A value that could not be measured is None and misses the bound.
 
+    `about` is the part of the run that it belongs to, `name` what is bounded in it.
+    """
+
+    about: str
     name: str
     unit: str
     expected: float
@@ -26,10 +30,11 @@ class Check:
         return self.measured is not None and self.lowest <= self.measured <= self.highest
 
 
-def rate_check(name: str, expected_bytes_per_second: float, *, measured_bytes_per_second: float) -> Check:
+def rate_check(about: str, name: str, *, expected_bytes_per_second: float, measured_bytes_per_second: float) -> Check:
     """A rate must lie between 10 % below and 5 % above what the arithmetic expects; shown in MB/s."""
     expected = expected_bytes_per_second / 1e6
     return Check(
+        about=about,
         name=name,
         unit="MB/s",
         expected=expected,
@@ -40,21 +45,22 @@ def rate_check(name: str, expected_bytes_per_second: float, *, measured_bytes_pe
     )
 
 
-def rate_checks(title: str, expected_by_broker: Mapping[int, float], *, measured_by_broker: Mapping[int, float]) -> list[Check]:
+def rate_checks(about: str, expected_by_broker: Mapping[int, float], *, measured_by_broker: Mapping[int, float]) -> list[Check]:
     """One row for each broker that leads and one for their total; a broker that delivered nothing counts as 0."""
     measured = {broker: measured_by_broker.get(broker, 0.0) for broker in expected_by_broker}
     rows = [
-        rate_check(f"{title}: broker {broker}", expected, measured_bytes_per_second=measured[broker])
+        rate_check(about, f"broker {broker}", expected_bytes_per_second=expected, measured_bytes_per_second=measured[broker])
         for broker, expected in expected_by_broker.items()
     ]
-    total = sum(measured_by_broker.values())
-    return [*rows, rate_check(f"{title}: total", sum(expected_by_broker.values()), measured_bytes_per_second=total)]
+    expected_total, total = sum(expected_by_broker.values()), sum(measured_by_broker.values())
+    return [*rows, rate_check(about, "total", expected_bytes_per_second=expected_total, measured_bytes_per_second=total)]
 
 
 def reaction_check(seconds_after_election: float | None) -> Check:
     """The corrected quota must be committed within five seconds after the new leader was elected; earlier than it is fine too."""
     return Check(
-        name="New leader elected to corrected quota committed",
+        about="How fast",
+        name="new leader to corrected quota",
         unit="s",
         expected=REACTION_LIMIT_SECONDS,
         measured=seconds_after_election,
@@ -64,6 +70,6 @@ def reaction_check(seconds_after_election: float | None) -> Check:
     )
 
 
-def exact_check(name: str, unit: str, *, expected: float, measured: float | None) -> Check:
+def exact_check(about: str, name: str, *, unit: str, expected: float, measured: float | None) -> Check:
     """A number that must be exactly as expected, such as the quota in ZooKeeper."""
-    return Check(name, unit, expected, measured, lowest=expected, highest=expected, tolerance="exact")
+    return Check(about, name, unit, expected, measured, lowest=expected, highest=expected, tolerance="exact")

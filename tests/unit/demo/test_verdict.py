@@ -9,7 +9,7 @@ from demo.verdict import exact_check, rate_check, rate_checks, reaction_check
     ("measured", "kept"), [(8_990_000, False), (9_000_000, True), (10_000_000, True), (10_500_000, True), (10_510_000, False)]
 )
 def test_a_rate_may_be_ten_percent_below_and_five_above(measured: float, kept: bool) -> None:
-    assert rate_check("x", 10_000_000, measured_bytes_per_second=measured).kept is kept
+    assert rate_check("phase", "total", expected_bytes_per_second=10_000_000, measured_bytes_per_second=measured).kept is kept
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(-0.2, True), (0.6, True), (5.0, True), (5.01, False), (None, False)])
@@ -19,7 +19,7 @@ def test_the_corrected_quota_must_come_within_five_seconds_after_the_election(se
 
 @pytest.mark.parametrize(("measured", "kept"), [(20.0, True), (20.1, False), (None, False)])
 def test_an_exact_number_has_no_tolerance(measured: float | None, kept: bool) -> None:
-    assert exact_check("quota", "MB/s", expected=20.0, measured=measured).kept is kept
+    assert exact_check("phase", "quota", unit="MB/s", expected=20.0, measured=measured).kept is kept
 
 
 def test_a_broker_that_delivered_nothing_misses_its_bound() -> None:

@@ -1,0 +1,38 @@
+"""Ctrl-C, SIGTERM and a closed terminal: the first ends the demo in order, what comes after it is ignored.
+
+Taking everything away takes a few seconds; a second Ctrl-C in them would leave brokers and namespaces behind.
+"""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interruption:
+    """From its making on, the first signal raises KeyboardInterrupt in the main thread; the others do nothing any more."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told = False
+        for number in _SIGNALS:
+            signal.signal(number, _interrupt)
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Say what happens now when the interruption passes here, before whatever is outside is closed; only once."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if not self._told:
+                self._told = True
+                self._say("Interrupted. Stopping everything that was started; this takes a few seconds.")
+            raise
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

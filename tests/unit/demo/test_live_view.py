@@ -1,0 +1,71 @@
+"""A frame of the live view fits the terminal and can be read there."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from demo.board import Board
+from demo.live_view import draw, sparkline
+from demo.outcome import MarkKind
+from demo.scale import FULL
+from demo.script import FIXED_KILLED
+
+from .conftest import CONTRACT, PlayedRun
+
+NEVER_CUT = (
+    *("partition", "leader", "12 s mean", "promised", "10.0 MB/s", "30 MB/s", "quota 12.5 MB/s", "broker 3  dead", "10 s left"),
+    "Tidegate, Max, broker 3 killed: 40.0 MB/s",
+)
+
+
+def frame(board: Board, *, width: int, height: int) -> list[str]:
+    """The lines of one frame on a terminal of that size."""
+    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(draw(board.snapshot(), console, contract=CONTRACT, now_seconds=0.0))
+    return captured.get().splitlines()
+
+
+@pytest.fixture
+def board(played: PlayedRun) -> Board:
+    """Late in a run: every phase measured, more events than fit, all of them long."""
+    board = Board(on_mark=lambda _: None, on_rates=lambda _: None)
+    for result in played(FULL).results:
+        board.show_result(result)
+    board.show_activity(FIXED_KILLED, "measuring", ends_at_seconds=10.0)
+    board.show_quota(12_500_000)
+    board.show_leaders(FIXED_KILLED.leaders)
+    board.show_brokers(frozenset({1, 2}))
+    board.show_rates(dict.fromkeys(range(3), (10e6,) * 48))
+    for second in range(20):
+        board.mark(float(second), MarkKind.EVENT, "LeadersMoved (BusinessTier/accounting): " + "a long message " * 20)
+    return board
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("height", [24, 50])
+def test_a_frame_fits_the_terminal(width: int, height: int, board: Board) -> None:
+    lines = frame(board, width=width, height=height)
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_that_counts_is_cut(width: int, board: Board) -> None:
+    text = "\n".join(frame(board, width=width, height=24))
+    for shown in NEVER_CUT:
+        assert shown in text
+
+
+def test_before_the_first_rate_every_partition_is_there_with_none() -> None:
+    empty = Board(on_mark=lambda _: None, on_rates=lambda _: None)
+    text = "\n".join(frame(empty, width=80, height=24))
+    assert text.count("0.0 MB/s") == 4
+
+
+@pytest.mark.parametrize(
+    ("rates", "highest", "drawn"), [((0.0, 5.0, 10.0), 10.0, " ▄█"), ((0.0, 0.0), 0.0, "  "), ((20.0,), 10.0, "█"), ((), 10.0, "")]
+)
+def test_a_sparkline_has_one_character_a_rate(rates: tuple[float, ...], highest: float, drawn: str) -> None:
+    assert sparkline(rates, highest) == drawn
