@@ -29,7 +29,7 @@ from tidegate.kube.lease import PolicyLease
 from tidegate.kube.status_writer import StatusWriter
 from tidegate.kube.transport import connect
 from tidegate.settings import Settings
-from tidegate.telemetry import MetricsServer, Telemetry, set_up_logging
+from tidegate.telemetry import MetricsServer, Telemetry, cannot_listen, set_up_logging
 
 log = structlog.get_logger(__name__)
 
@@ -110,12 +110,20 @@ def _run_kopf(operator: Operator) -> None:
 
 
 def liveness_endpoint(address: str, port: int) -> str:
-    """Where kopf serves the probe. kopf takes port 0 for 80, so a free port is found here."""
-    if port == 0:
-        with socket.socket() as probe:
-            probe.bind((address, 0))
-            port = int(probe.getsockname()[1])
-    return f"http://{address}:{port}/healthz"
+    """Where kopf serves the probe. kopf takes port 0 for 80, so a free port is found here.
+
+    Raises NeedsMending when the port is taken: kopf would find out much later, and end without saying which.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise cannot_listen(address, port, option="--liveness-port", error=error) from error
+        port = int(probe.getsockname()[1])
+    host = f"[{address}]" if family == socket.AF_INET6 else address
+    return f"http://{host}:{port}/healthz"
 
 
 def kopf_settings() -> kopf.OperatorSettings:

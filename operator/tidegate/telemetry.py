@@ -28,6 +28,8 @@ from prometheus_client.registry import Collector
 
 from controller_logic.decision import Decision
 from controller_logic.model import QuotaKey
+from controller_logic.reasons import Reason
+from tidegate.errors import NeedsMending
 from tidegate.settings import LogFormat
 
 _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -153,17 +155,28 @@ def count_writes(telemetry: Telemetry, policy_key: str, *, kinds_and_reasons: It
 
 
 class MetricsServer:
-    """`/metrics` on its own thread. `port` is the one it really listens on."""
+    """`/metrics` on its own thread. `port` is the one it really listens on. Raises NeedsMending when the port is taken."""
 
     def __init__(self, telemetry: Telemetry, *, port: int, address: str) -> None:
         self._server: WSGIServer
-        self._server, self._thread = start_http_server(port, addr=address, registry=telemetry.registry)
+        try:
+            self._server, self._thread = start_http_server(port, addr=address, registry=telemetry.registry)
+        except OSError as error:
+            raise cannot_listen(address, port, option="--metrics-port", error=error) from error
         self.port = int(self._server.server_port)
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=5)
+
+
+def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> NeedsMending:
+    """The error of a process that was given a port which it cannot have."""
+    return NeedsMending(
+        Reason.INVALID_SPEC,
+        f"Tidegate cannot listen on port {port} of {address}: {error.strerror}. End the process that uses it, or give another {option}.",
+    )
 
 
 def set_up_logging(log_format: LogFormat, level: str) -> None:

@@ -15,9 +15,11 @@ from kopf._core.engines.probing import health_reporter
 from kubernetes.client import ApiClient, Configuration
 
 from tidegate.control.vital_signs import VitalSigns
+from tidegate.errors import NeedsMending
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
 from tidegate.kube.cache import ResourceCache
 from tidegate.main import connection_info, kopf_settings, liveness_endpoint, registry_of
+from tidegate.telemetry import MetricsServer, Telemetry
 
 TIER = {"metadata": {"namespace": "streaming", "name": "gold", "uid": "1", "resourceVersion": "7"}, "spec": {"level": "L0"}}
 
@@ -124,7 +126,19 @@ def test_a_liveness_port_of_zero_is_a_free_one_and_never_80() -> None:
 
 
 def test_a_named_liveness_port_is_that_one() -> None:
-    assert liveness_endpoint("0.0.0.0", 8080) == "http://0.0.0.0:8080/healthz"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert liveness_endpoint("127.0.0.1", port) == f"http://127.0.0.1:{port}/healthz"
+
+
+def test_a_port_that_is_taken_is_named_with_the_option_that_mends_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NeedsMending, match=f"port {port} of 127.0.0.1.*--liveness-port"):
+            liveness_endpoint("127.0.0.1", port)
+        with pytest.raises(NeedsMending, match=f"port {port} of 127.0.0.1.*--metrics-port"):
+            MetricsServer(Telemetry(), port=port, address="127.0.0.1")
 
 
 def _configured(**fields: Any) -> ApiClient:
