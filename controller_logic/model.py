@@ -188,8 +188,7 @@ class TopicLeaders:
 class Topology:
     """Live brokers and the leaders of the managed topics, read at one moment.
 
-    `topics` holds the topics that exist and were asked for, by name or because a prefix matched; a named topic that is
-    not in it does not exist. `cluster_id` is the cluster's as its brokers tell it; None = they did not tell.
+    `topics` lacks a named topic that does not exist; `cluster_id` is what the brokers tell, None = they did not.
     """
 
     read_at_seconds: float

@@ -2,15 +2,8 @@
 
 import pytest
 
+from tests.unit.hands import Hands
 from tidegate.control.vital_signs import VitalSigns
-
-
-class Hands:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -5,30 +5,13 @@ from __future__ import annotations
 import pytest
 
 from controller_logic.reasons import Reason
+from tests.unit.hands import Hands
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 from tidegate.kube.event_recorder import EventRecorder
 from tidegate.kube.memory import InMemoryKubernetes
 
 TIER = ObjectRef(BUSINESS_TIERS, "streaming", "reporting", "uid-1")
-
-
-class Hands:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def kubernetes() -> InMemoryKubernetes:
-    return InMemoryKubernetes()
-
-
-@pytest.fixture
-def clock() -> Hands:
-    return Hands()
 
 
 @pytest.fixture

@@ -5,31 +5,12 @@ from __future__ import annotations
 import pytest
 
 from controller_logic.reasons import Reason
+from tests.unit.hands import Hands
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.lease import PolicyLease
 from tidegate.kube.memory import InMemoryKubernetes
 
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
-
-
-class Hands:
-    """A clock that a test turns; replicas share it unless they are given their own."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def kubernetes() -> InMemoryKubernetes:
-    return InMemoryKubernetes()
-
-
-@pytest.fixture
-def clock() -> Hands:
-    return Hands()
 
 
 def replica(kubernetes: InMemoryKubernetes, clock: Hands, identity: str, wall: float = 0.0) -> PolicyLease:

@@ -51,11 +51,6 @@ def test_conditions_of_others_stay_where_they_are() -> None:
 
 
 @pytest.fixture
-def kubernetes() -> InMemoryKubernetes:
-    return InMemoryKubernetes()
-
-
-@pytest.fixture
 def tier(kubernetes: InMemoryKubernetes) -> JsonObject:
     return kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "a", "namespace": "streaming"}, "spec": {"level": "L0"}})
 

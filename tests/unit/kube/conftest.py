@@ -1,0 +1,16 @@
+"""What every test of the Kubernetes adapter stands on: an API server in memory, and a clock turned by hand."""
+
+import pytest
+
+from tests.unit.hands import Hands
+from tidegate.kube.memory import InMemoryKubernetes
+
+
+@pytest.fixture
+def kubernetes() -> InMemoryKubernetes:
+    return InMemoryKubernetes()
+
+
+@pytest.fixture
+def clock() -> Hands:
+    return Hands()
