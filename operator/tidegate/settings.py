@@ -16,6 +16,13 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
+class LogLevel(StrEnum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
 def default_identity() -> str:
     """Who this replica is on a Lease: the pod (host) name and something that a restarted process does not share."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
@@ -32,7 +39,7 @@ class Settings:
     metrics_port: int | None = 9095
     listen_address: str = "0.0.0.0"  # noqa: S104  (probes and Prometheus come from outside the pod)
     log_format: LogFormat = LogFormat.JSON
-    log_level: str = "INFO"
+    log_level: LogLevel = LogLevel.INFO
     poll_seconds: float = 15.0
     relist_seconds: float = 300.0
     list_stale_after_seconds: float = 900.0

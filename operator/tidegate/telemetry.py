@@ -30,7 +30,7 @@ from controller_logic.decision import Decision
 from controller_logic.model import QuotaKey
 from controller_logic.reasons import Reason
 from tidegate.errors import NeedsMending
-from tidegate.settings import LogFormat
+from tidegate.settings import LogFormat, LogLevel
 
 _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -179,7 +179,7 @@ def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> Ne
     )
 
 
-def set_up_logging(log_format: LogFormat, level: str) -> None:
+def set_up_logging(log_format: LogFormat, level: LogLevel) -> None:
     """One line an event on standard error: JSON for machines, columns for people; library logs go the same way."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -190,7 +190,7 @@ def set_up_logging(log_format: LogFormat, level: str) -> None:
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),
         cache_logger_on_first_use=False,
     )
     formatter = structlog.stdlib.ProcessorFormatter(
@@ -205,7 +205,7 @@ def set_up_logging(log_format: LogFormat, level: str) -> None:
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    root.setLevel(level)
     for noisy in ("kazoo", "kafka", "urllib3", "kubernetes", "aiohttp", "kopf"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

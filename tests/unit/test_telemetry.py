@@ -16,7 +16,7 @@ from controller_logic.decision import Decision
 from controller_logic.model import Hold
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
-from tidegate.settings import LogFormat
+from tidegate.settings import LogFormat, LogLevel
 from tidegate.telemetry import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -144,7 +144,7 @@ def logging_as_before() -> Iterator[None]:
 
 @pytest.mark.usefixtures("logging_as_before")
 def test_a_log_line_is_one_json_object_with_its_time_whoever_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logging(LogFormat.JSON, "INFO")
+    set_up_logging(LogFormat.JSON, LogLevel.INFO)
     structlog.get_logger("tidegate.test").info("Quotas written", policy=POLICY, count=3)
     logging.getLogger("some.library").warning("it said this")
     ours, theirs = (json.loads(line) for line in capsys.readouterr().err.splitlines())
@@ -155,7 +155,7 @@ def test_a_log_line_is_one_json_object_with_its_time_whoever_wrote_it(capsys: py
 
 @pytest.mark.usefixtures("logging_as_before")
 def test_a_traceback_stays_within_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logging(LogFormat.JSON, "INFO")
+    set_up_logging(LogFormat.JSON, LogLevel.INFO)
     try:
         raise ValueError("a bug")
     except ValueError:
@@ -165,8 +165,8 @@ def test_a_traceback_stays_within_its_line(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("logging_as_before")
-@pytest.mark.parametrize(("level", "events"), [("DEBUG", ["a", "b"]), ("INFO", ["b"]), ("ERROR", [])])
-def test_the_level_decides_what_is_said(capsys: pytest.CaptureFixture[str], level: str, events: list[str]) -> None:
+@pytest.mark.parametrize(("level", "events"), [(LogLevel.DEBUG, ["a", "b"]), (LogLevel.INFO, ["b"]), (LogLevel.ERROR, [])])
+def test_the_level_decides_what_is_said(capsys: pytest.CaptureFixture[str], level: LogLevel, events: list[str]) -> None:
     set_up_logging(LogFormat.JSON, level)
     logger = structlog.get_logger("tidegate.test")
     logger.debug("a")

@@ -6,7 +6,7 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.surroundings import surroundings_of
-from tidegate.settings import LogFormat, Settings
+from tidegate.settings import LogFormat, LogLevel, Settings
 
 _DEFAULTS = Settings(identity="")
 
@@ -26,7 +26,9 @@ def run(
         str, typer.Option("--listen-address", help="Where both ports listen; the default lets probes and Prometheus in.")
     ] = _DEFAULTS.listen_address,
     log_format: Annotated[LogFormat, typer.Option("--log-format", help="JSON lines, or lines for people.")] = _DEFAULTS.log_format,
-    log_level: Annotated[str, typer.Option("--log-level", help="DEBUG, INFO, WARNING or ERROR.")] = _DEFAULTS.log_level,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", case_sensitive=False, help="The least important line that is still logged.")
+    ] = _DEFAULTS.log_level,
     debug: options.Debug = False,
 ) -> None:
     """Run the operator until it is told to stop (SIGTERM or Ctrl-C). It finishes the batch under way and releases its Leases."""
@@ -41,6 +43,6 @@ def run(
         metrics_port=metrics_port,
         listen_address=listen_address,
         log_format=log_format,
-        log_level=log_level.upper(),
+        log_level=log_level,
     )
     main.run(settings)

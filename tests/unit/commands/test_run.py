@@ -1,0 +1,72 @@
+"""`tidegate run` only fills in the settings: what is given, and the documented defaults for the rest."""
+
+from typing import Any
+
+import pytest
+
+from tidegate import main
+from tidegate.errors import Unauthorized
+from tidegate.settings import LogFormat, LogLevel, Settings
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings of each operator that would have run."""
+    found: list[Settings] = []
+    monkeypatch.setattr(main, "run", found.append)
+    return found
+
+
+def test_without_options_everything_is_watched_on_the_documented_ports(world: Any, started: list[Settings]) -> None:
+    assert world.run("run").code == 0
+    (settings,) = started
+    assert (settings.namespaces, settings.liveness_port, settings.metrics_port, settings.listen_address) == ((), 8080, 9095, "0.0.0.0")
+    assert (settings.log_format, settings.log_level) == (LogFormat.JSON, LogLevel.INFO)
+
+
+def test_namespaces_may_be_named_several_times(world: Any, started: list[Settings]) -> None:
+    world.run("run", "-n", "streaming", "--namespace", "payments")
+    assert started[0].namespaces == ("streaming", "payments")
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        (("--kubeconfig", "/tmp/k"), "kubeconfig", "/tmp/k"),
+        (("--context", "prod"), "context", "prod"),
+        (("--liveness-port", "0"), "liveness_port", 0),
+        (("--metrics-port", "9000"), "metrics_port", 9000),
+        (("--listen-address", "127.0.0.1"), "listen_address", "127.0.0.1"),
+        (("--log-format", "console"), "log_format", LogFormat.CONSOLE),
+        (("--log-level", "debug"), "log_level", LogLevel.DEBUG),
+    ],
+)
+def test_an_option_is_the_setting_of_its_name(
+    world: Any, started: list[Settings], options: tuple[str, ...], field: str, value: object
+) -> None:
+    assert world.run("run", *options).code == 0
+    assert getattr(started[0], field) == value
+
+
+@pytest.mark.parametrize("options", [("--log-level", "LOUD"), ("--log-format", "xml"), ("--metrics-port", "70000")])
+def test_an_option_that_means_nothing_starts_nothing(world: Any, started: list[Settings], options: tuple[str, ...]) -> None:
+    assert (world.run("run", *options).code, started) == (1, [])
+
+
+def test_two_processes_on_one_machine_are_told_apart(world: Any, started: list[Settings]) -> None:
+    world.run("run")
+    world.run("run")
+    assert started[0].identity != started[1].identity
+
+
+def test_an_identity_fits_into_an_event() -> None:
+    assert 0 < len(Settings().identity) <= 128
+
+
+def test_an_operator_that_cannot_start_says_why_and_fails(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Settings) -> None:
+        raise Unauthorized("Tidegate does not know how to reach Kubernetes. Give --kubeconfig FILE.")
+
+    monkeypatch.setattr(main, "run", refuse)
+    answer = world.run("run")
+    assert (answer.code, "Give --kubeconfig FILE" in answer.err) == (1, True)
