@@ -60,7 +60,6 @@ class Reason(StrEnum):
     FOREIGN_CONTENT = "ForeignContent", "The entity's znode holds something that cannot be read safely; it is not touched."
     CONTENDED = "Contended", "Another writer keeps changing the entity; repairs are suspended for a while."
     OVERLAPPING = "Overlapping", "The same user and client id appear in an earlier BusinessTier or member."
-    NO_THROTTLED_RATE = "NoThrottledRate", "The tier names no throttled rate in the form of this member's contract."
     HIGH_SKEW = "HighSkew", "Leaders are so uneven that one number per broker fits badly."
     INVALID_SPEC = "InvalidSpec", "The object contradicts itself or asks for something this version does not offer."
     SECRET_UNREADABLE = "SecretUnreadable", "A Secret named by the policy is missing or lacks a key."
