@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`wall` is seconds since the epoch (what is written down), `monotonic` never jumps (what is waited on), `sleep` waits."""
+    """`wall` is seconds since the epoch (what is written down), `monotonic` never jumps (what is waited for)."""
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep

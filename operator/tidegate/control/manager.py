@@ -23,6 +23,7 @@ from tidegate.kube.cache import relist
 log = structlog.get_logger(__name__)
 
 _TICK_SECONDS = 1.0
+ORPHAN_AFTER_SECONDS = 3.0
 _LEASE_TICK_SECONDS = 0.5
 # within the 30 s that Kubernetes gives a Pod to end
 _STOP_SECONDS = 20.0
@@ -56,6 +57,8 @@ class Manager:
         self._loops: dict[str, ControlLoop] = {}
         self._relist_at_seconds = float("-inf")
         self._relist_backoff = Backoff()
+        self._attend_now = threading.Event()
+        self._orphan_since: dict[str, float] = {}
         self._threads = (
             threading.Thread(target=self._manage, name="manager", daemon=True),
             threading.Thread(target=self._keep_leases, name="leases", daemon=True),
@@ -85,6 +88,7 @@ class Manager:
             return max(0.0, ends_at_seconds - self._world.clock.monotonic())
 
         self._wakeup.poke(Cause.STOP)
+        self._attend_now.set()
         self._ask_loops_to_stop()
         for thread in self._threads:
             thread.join(left_seconds())
@@ -119,6 +123,7 @@ class Manager:
         for key in known.keys() - self._leases.keys():
             with self._lock:
                 self._leases[key] = self._make_lease(key)
+            self._attend_now.set()
         for key in self._leases.keys() - known.keys():
             if self._stop_loop(key):
                 self._release(key)
@@ -187,9 +192,13 @@ class Manager:
             log.warning("Lease could not be released; others take over when it ends", policy=key, error=error.message)
 
     def _speak_of_orphans(self, policies: frozenset[str]) -> None:
-        for tier in self._world.cache.snapshot(BUSINESS_TIERS):
-            name = policy_name_of(tier)
-            if name and name not in policies:
+        """Only after a while: whoever applies a folder may well apply the tiers before their policy."""
+        now_seconds = self._world.clock.monotonic()
+        named = {tier["metadata"]["uid"]: (tier, policy_name_of(tier)) for tier in self._world.cache.snapshot(BUSINESS_TIERS)}
+        orphans = {uid: (tier, name) for uid, (tier, name) in named.items() if name and name not in policies}
+        self._orphan_since = {uid: self._orphan_since.get(uid, now_seconds) for uid in orphans}
+        for uid, (tier, name) in orphans.items():
+            if now_seconds - self._orphan_since[uid] >= ORPHAN_AFTER_SECONDS:
                 self._world.reporter.without_policy(tier, name)
 
     def _keep_leases(self) -> None:
@@ -199,7 +208,8 @@ class Manager:
             for key, lease in leases.items():
                 self._attend(key, lease)
             self._world.vital_signs.beat("leases")
-            self._world.clock.sleep(_LEASE_TICK_SECONDS)
+            self._attend_now.wait(_LEASE_TICK_SECONDS)
+            self._attend_now.clear()
 
     def _attend(self, key: str, lease: Lease) -> None:
         held_before = lease.remaining_seconds() > 0

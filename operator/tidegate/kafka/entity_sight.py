@@ -14,7 +14,6 @@ from tidegate.kafka.ledger import ledger_path, parse_record
 from tidegate.kafka.quota_json import EMPTY, QuotaContent, parse_quota
 from tidegate.kafka.znodes import Znode, ZnodeTree
 
-
 # Sights of what was read lately: a pass reads every quota, and nearly all of them are what they were in the pass before.
 REMEMBERED_SIGHTS = 8192
 

@@ -13,7 +13,7 @@ from tidegate.control import manager as manager_module
 from tidegate.control.clock import Clock
 from tidegate.control.manager import Manager
 from tidegate.errors import Unreachable
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 
 KEY = "streaming/orders"
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
@@ -45,14 +45,13 @@ class HandLease:
 
 
 class Replica:
-    """A manager on a stage; its leases thread never really sleeps."""
+    """A manager on a stage."""
 
     def __init__(self, stage: Stage, *, held: bool = True) -> None:
         self.stage = stage
         self.held = held
         self.leases: dict[str, HandLease] = {}
-        self._pause = threading.Event()
-        clock = Clock(wall=lambda: stage.now, monotonic=lambda: stage.now, sleep=lambda _: _ignore(self._pause.wait(0.005)))
+        clock = Clock(wall=lambda: stage.now, monotonic=lambda: stage.now)
         stage.world = replace(stage.world, clock=clock)
         self.manager = Manager(stage.world, self._make_lease)
 
@@ -66,10 +65,6 @@ class Replica:
     def give(self, held: bool, key: str = KEY) -> None:
         self.leases[key].held = held
         self.manager.wake()
-
-
-def _ignore(_: object) -> None:
-    """A clock's sleep returns nothing."""
 
 
 def policy_threads() -> list[str]:
@@ -184,7 +179,10 @@ def test_nothing_is_started_before_the_policies_were_listed_in_full(stage: Stage
 def test_a_tier_without_its_policy_says_so_and_becomes_ready_when_it_appears(stage: Stage, start: Start) -> None:
     tier = stage.tier()
     replica = start()
-    eventually(lambda: stage.kubernetes.get(tier).get("status"), "the tier's status")
+    eventually(lambda: stage.cache.snapshot(BUSINESS_TIERS), "the tier to be seen")
+    assert "status" not in stage.kubernetes.get(tier)
+    stage.now += manager_module.ORPHAN_AFTER_SECONDS
+    eventually(lambda: _tick(replica) or stage.kubernetes.get(tier).get("status"), "the tier's status")
     assert stage.condition(tier) == ("False", "PolicyNotFound")
     stage.policy()
     stage.now += stage.world.settings.relist_seconds + 1
