@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Estate:
-    """The running parts."""
+    """The running parts; Prometheus may still be starting, since nobody needs it before the first measurement."""
 
     kafka: KafkaLab
-    prometheus: PrometheusLab
+    prometheus: Beside[PrometheusLab]
     kube: KubeApi
     operator: Process
 
@@ -69,11 +69,11 @@ def estate(log: SetupLog, operator_log: Path, *, interruption: Interruption) -> 
         log.timed("Kafka's jars (downloaded once)", kafka_jars)
         log.timed("Kubernetes' binary (built once)", kube_binary)
     with ExitStack() as stack, interruption.told():
-        beside = stack.enter_context(Beside(_kubernetes(log, operator_log)))
+        kubernetes = stack.enter_context(Beside(_kubernetes(log, operator_log)))
         kafka = _open(stack, log, "ZooKeeper and three brokers", KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER,)))
+        prometheus = stack.enter_context(Beside(monitoring(kafka)))
         create_topic(kafka, REPLICAS)
-        prometheus = _open(stack, log, "Prometheus", monitoring(kafka))
-        kube, operator = beside.ready()
+        kube, operator = kubernetes.ready()
         yield Estate(kafka, prometheus, kube, operator)
 
 

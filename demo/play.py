@@ -58,10 +58,9 @@ class Play:
 
     def run_phase(self, phase: Phase) -> PhaseResult:
         """Take the phase's steps, settle, measure, and put the result on the board."""
+        self._take(phase, phase.preparation)
         begin = time.time()
-        for step in phase.steps:
-            self._board.show_activity(phase, step.value)
-            self._steps[step]()
+        self._take(phase, phase.steps)
         self._await_quota(phase)
         self._wait(phase, "settling", self._windows.settle_seconds)
         # Rows of the producers end with whole seconds.
@@ -70,6 +69,11 @@ class Play:
         result = self._measure(phase, begin, measured_from=measured_from)
         self._board.show_result(result)
         return result
+
+    def _take(self, phase: Phase, steps: tuple[Step, ...]) -> None:
+        for step in steps:
+            self._board.show_activity(phase, step.value)
+            self._steps[step]()
 
     def series(self) -> dict[int, ByteSeries]:
         """Everything that the producers delivered so far."""
@@ -94,7 +98,7 @@ class Play:
             leaders=self._witness.leaders(),
             by_partition={partition: steady_mean(one, measured_from, length) for partition, one in self.series().items()},
             quota=self._witness.quota(),
-            counted_by_brokers=counted_by_brokers(self._parts.prometheus, measured_from, length_seconds=length),
+            counted_by_brokers=counted_by_brokers(self._parts.prometheus.ready(), measured_from, length_seconds=length),
         )
 
     def _wait(self, phase: Phase, activity: str, seconds: float) -> None:

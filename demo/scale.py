@@ -29,7 +29,7 @@ class Length:
 
 
 QUICK = Windows(settle_seconds=SAWTOOTH_SECONDS, measure_seconds=2 * SAWTOOTH_SECONDS, measures_before_second_kill=False)
-FULL = Windows(settle_seconds=2 * SAWTOOTH_SECONDS, measure_seconds=4 * SAWTOOTH_SECONDS, measures_before_second_kill=True)
+FULL = Windows(settle_seconds=18, measure_seconds=3 * SAWTOOTH_SECONDS, measures_before_second_kill=True)
 # What the environment variable DEMO may say.
 LENGTHS = {
     "full": Length(FULL, tries_machine=True),

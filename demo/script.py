@@ -40,13 +40,17 @@ class Regime(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One stretch of the experiment. `quota_in_contracts` is the native quota expected in it, as a multiple of the contract."""
+    """One stretch of the experiment: `preparation` still happens under the regime before, `steps` begin this one's.
+
+    `quota_in_contracts` is the native quota expected in it, as a multiple of the contract.
+    """
 
     key: str
     regime: Regime
     steps: tuple[Step, ...]
     leaders: Mapping[int, int]
     quota_in_contracts: float
+    preparation: tuple[Step, ...] = ()
 
     @property
     def after_kill(self) -> bool:
@@ -61,7 +65,9 @@ class Phase:
 
 FIXED_BEFORE = Phase("fixed-before", Regime.FIXED, (Step.SET_FIXED_QUOTA, Step.START_PRODUCERS), HEALTHY_LEADERS, quota_in_contracts=1)
 FIXED_KILLED = Phase("fixed-killed", Regime.FIXED, (Step.KILL_BROKER,), LEADERS_AFTER_KILL, quota_in_contracts=1)
-MAX_BEFORE = Phase("max-before", Regime.MAX, (Step.REVIVE_BROKER, Step.APPLY_RESOURCES), HEALTHY_LEADERS, quota_in_contracts=1)
+MAX_BEFORE = Phase(
+    "max-before", Regime.MAX, (Step.APPLY_RESOURCES,), HEALTHY_LEADERS, quota_in_contracts=1, preparation=(Step.REVIVE_BROKER,)
+)
 MAX_KILLED = Phase("max-killed", Regime.MAX, (Step.KILL_BROKER,), LEADERS_AFTER_KILL, quota_in_contracts=2)
 MEAN_KILLED = Phase("mean-killed", Regime.MEAN, (Step.PATCH_TO_MEAN,), LEADERS_AFTER_KILL, quota_in_contracts=1.5)
 PHASES = (FIXED_BEFORE, FIXED_KILLED, MAX_BEFORE, MAX_KILLED, MEAN_KILLED)
@@ -71,7 +77,7 @@ def played_phases(*, with_second_before: bool) -> tuple[Phase, ...]:
     """The phases in order. Without the second look at three brokers, its steps are taken and the broker is killed at once."""
     if with_second_before:
         return PHASES
-    killed_at_once = replace(MAX_KILLED, steps=(*MAX_BEFORE.steps, *MAX_KILLED.steps))
+    killed_at_once = replace(MAX_KILLED, steps=(*MAX_BEFORE.steps, *MAX_KILLED.steps), preparation=MAX_BEFORE.preparation)
     return (FIXED_BEFORE, FIXED_KILLED, killed_at_once, MEAN_KILLED)
 
 

@@ -66,7 +66,7 @@ def _moving_means(outcome: Outcome, series: Sequence[ByteSeries]) -> tuple[list[
     """Means of the last 12 seconds in MB/s, twice a second, over the whole run; times in seconds since its start."""
     start, end = _span(outcome)
     count = int((end - start - SAWTOOTH_SECONDS) * 2)
-    times = [SAWTOOTH_SECONDS + step / 2 for step in range(max(1, count))]
+    times = [SAWTOOTH_SECONDS + step / 2 for step in range(max(1, count + 1))]
     rates = [sum(one.mean(start + time - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS) for one in series) / 1e6 for time in times]
     return times, rates
 

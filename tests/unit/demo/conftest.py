@@ -76,5 +76,5 @@ def _marks(result: PhaseResult) -> list[Mark]:
         Step.REVIVE_BROKER: [Mark(result.begin_seconds + 3, MarkKind.RETURN, f"broker {VICTIM} leads partition {ORPHAN} again")],
         Step.PATCH_TO_MEAN: [written],
     }
-    marks = [mark for step in result.phase.steps for mark in made.get(step, [])]
+    marks = [mark for step in (*result.phase.preparation, *result.phase.steps) for mark in made.get(step, [])]
     return [*marks, written] if result.phase.key == "max-killed" else marks
