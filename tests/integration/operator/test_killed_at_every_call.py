@@ -1,6 +1,7 @@
 """Killed before or after any call that a pass makes to ZooKeeper or Kubernetes, a new process ends in the same world.
 
-ZooKeeper is real; one user has a SCRAM credential next to the quota, whose bytes must never change.
+ZooKeeper is real; one user has a SCRAM credential next to the quota, whose bytes must never change. Passes of every other kind are killed
+in `tests/unit/control/test_killed_anywhere.py`, and whole processes in `test_killed_process.py`.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from tests.unit.control.mortality import Fate, Killed, Mortal
 from tests.unit.control.stage import Stage
 from tidegate.kafka.connection_settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper_session import ZooKeeperSession
@@ -26,46 +28,9 @@ KAFKA = {
     ),
     "/controller": b'{"version":2,"brokerid":1,"timestamp":"0","kraftControllerEpoch":-1}',
     "/controller_epoch": b"1",
-    "/cluster/id": b'{"version":"1","id":"killed-cluster"}',
+    "/cluster/id": b'{"version":"1","id":"memory-cluster"}',
     "/config/users/alice": json.dumps({"version": 1, "config": {"SCRAM-SHA-256": SCRAM}}).encode(),
 }
-
-
-class Killed(BaseException):
-    """The process is gone; nothing may catch this."""
-
-
-class Mortal:
-    """Passes calls on and counts them; at call `dies_at` the process dies, before or after the call took effect."""
-
-    def __init__(self, inner: Any, fate: "Fate") -> None:
-        self._inner = inner
-        self._fate = fate
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if not callable(found) or name in ("watch", "close"):
-            return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self._fate.meet(lambda: found(*args, **kwargs))
-
-        return call
-
-
-class Fate:
-    def __init__(self, dies_at: int | None = None, *, after: bool = False) -> None:
-        self.calls = 0
-        self._dies_at = dies_at
-        self._after = after
-
-    def meet(self, call: Any) -> Any:
-        self.calls += 1
-        if self.calls - 1 != self._dies_at:
-            return call()
-        if self._after:
-            call()
-        raise Killed
 
 
 class Estate:

@@ -1,0 +1,143 @@
+"""Killed before or after any call of any kind of pass, a new process ends in the same znodes, ledger and statuses.
+
+`tests/integration/operator/test_killed_at_every_call.py` does one of these on a real ZooKeeper.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.control.mortality import Fate, Killed, Mortal
+from tests.unit.control.stage import ALICE, Stage
+from tidegate.errors import NotFound
+from tidegate.kafka.memory_store import MemoryQuotaStore
+from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kube.api import ObjectRef
+from tidegate.kube.memory import InMemoryKubernetes
+
+SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"
+BEFORE = {"version": 1, "config": {"SCRAM-SHA-256": SCRAM, "producer_byte_rate": "7000000"}}
+LATER_PASSES = 2
+
+
+class Estate:
+    """What outlives processes: a Kafka tree, a Kubernetes, and a policy in force with the tiers gold (alice) and silver (carol)."""
+
+    def __init__(self, deletion: str = "Restore") -> None:
+        self.kubernetes = InMemoryKubernetes()
+        self.memory = MemoryQuotaStore(topics=["acc"])
+        self.memory.put_raw(ALICE, json.dumps(BEFORE).encode())
+        self.stage = Stage(self.kubernetes, self.memory)
+        self.process(Fate())
+        self.policy = self.stage.policy(removal={"maxPercentPerPass": 100}, deletion=deletion)
+        self.gold = self.stage.tier("gold", user="alice", rate="10M")
+        self.silver = self.stage.tier("silver", user="carol", rate="2M")
+        self.refs: list[ObjectRef] = [self.policy, self.gold, self.silver]
+
+    def process(self, fate: Fate) -> None:
+        """A new process: nothing remembered."""
+        self.stage.store = ZooKeeperQuotaStore(Mortal(self.memory.tree, fate))
+        self.stage.kubernetes = Mortal(self.kubernetes, fate)
+        self.stage.restart()
+
+    def world(self) -> dict[str, Any]:
+        nodes = {
+            path: json.loads((node.data or b"null").replace(self.policy.uid.encode(), b"uid"))
+            for path, node in self.memory.tree._nodes.items()
+            if path.startswith(("/config/users", "/tidegate"))
+        }
+        return {"nodes": nodes, "objects": {ref.name: self._object(ref) for ref in self.refs}}
+
+    def _object(self, ref: ObjectRef) -> Any:
+        try:
+            found = self.kubernetes.get(ref)
+        except NotFound:
+            return None
+        return found.get("status"), found["metadata"].get("finalizers")
+
+
+def _first(_: Estate) -> None:
+    """Nothing was applied yet."""
+
+
+def _raise(estate: Estate) -> None:
+    _settle(estate)
+    estate.kubernetes.edit(estate.gold, lambda raw: _contract(raw, "30M"))
+
+
+def _lower(estate: Estate) -> None:
+    _settle(estate)
+    estate.kubernetes.edit(estate.gold, lambda raw: _contract(raw, "1M"))
+
+
+def _contract(raw: dict[str, Any], rate: str) -> None:
+    raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = rate
+
+
+def _one_tier_goes_and_one_comes(estate: Estate) -> None:
+    _settle(estate)
+    estate.kubernetes.delete(estate.gold)
+    estate.refs.append(estate.stage.tier("bronze", user="bob", rate="3M"))
+
+
+def _leaders_move(estate: Estate) -> None:
+    _settle(estate)
+    estate.stage.leaders.leaders, estate.stage.leaders.brokers = {"acc": {1: 2, 2: 1}}, frozenset({1, 2})
+
+
+def _the_policy_goes(estate: Estate) -> None:
+    _settle(estate)
+    estate.kubernetes.delete(estate.policy)
+
+
+def _settle(estate: Estate) -> None:
+    estate.stage.run()
+    estate.stage.now += 60
+    estate.stage.run()
+    estate.stage.now += 60
+
+
+Scenario = tuple[str, Callable[[Estate], None]]
+SCENARIOS: dict[str, Scenario] = {
+    "first": ("Restore", _first),
+    "raise": ("Restore", _raise),
+    "lower": ("Restore", _lower),
+    "tiers": ("Restore", _one_tier_goes_and_one_comes),
+    "leaders": ("Restore", _leaders_move),
+    "restore": ("Restore", _the_policy_goes),
+    "keep": ("Keep", _the_policy_goes),
+}
+
+
+def _end(scenario: Scenario, fate: Fate) -> tuple[dict[str, Any], bool]:
+    """The world after a pass under this fate, and some more of a new process; and whether the first one died."""
+    estate = Estate(scenario[0])
+    scenario[1](estate)
+    estate.process(fate)
+    died = False
+    try:
+        estate.stage.run()
+    except Killed:
+        died = True
+    estate.process(Fate())
+    for _ in range(LATER_PASSES):
+        estate.stage.run()
+        estate.stage.now += 40
+    return estate.world(), died
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_killed_at_any_call_a_new_process_ends_in_the_same_world(scenario: Scenario, after: bool) -> None:
+    expected, _ = _end(scenario, Fate())
+    assert expected["nodes"]["/config/users/alice"]["config"]["SCRAM-SHA-256"] == SCRAM
+    deaths = 0
+    while True:
+        world, died = _end(scenario, Fate(deaths, after=after))
+        assert world == expected, f"killed {'after' if after else 'before'} call {deaths}"
+        if not died:
+            break
+        deaths += 1
+    assert deaths > 5
