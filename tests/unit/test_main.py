@@ -14,6 +14,7 @@ from kopf._core.engines.indexing import OperatorIndexers
 from kopf._core.engines.probing import health_reporter
 from kubernetes.client import ApiClient, Configuration
 
+from tests.unit.hands import Hands
 from tidegate.control.vital_signs import VitalSigns
 from tidegate.errors import NeedsMending
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
@@ -22,14 +23,6 @@ from tidegate.main import connection_info, kopf_settings, liveness_endpoint, reg
 from tidegate.telemetry import MetricsServer, Telemetry
 
 TIER = {"metadata": {"namespace": "streaming", "name": "gold", "uid": "1", "resourceVersion": "7"}, "spec": {"level": "L0"}}
-
-
-class Hands:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
