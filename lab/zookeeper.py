@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +40,22 @@ class ZooKeeperLab:
     """A ZooKeeper server on a free port of `host`; a context manager. Session timeouts from 2 to 20 s are granted.
 
     With `logins`, clients may log in by SASL DIGEST-MD5 as one of them; others are served still, and ACLs decide what they may do.
+    `settings` are added to its own, such as those of a secure port.
     Without `directory` it makes, and removes, a run directory of its own.
     """
 
-    def __init__(self, *, host: str = "127.0.0.1", logins: tuple[DigestLogin, ...] = (), directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        logins: tuple[DigestLogin, ...] = (),
+        settings: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
         self.host = host
         self.logins = logins
         self.port = free_port(host)
+        self._extra_settings = dict(settings or {})
         self._directory = directory
         self._process: Process | None = None
         self._stack = ExitStack()
@@ -121,7 +131,7 @@ class ZooKeeperLab:
         }
         if self.logins:
             settings["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
-        return settings
+        return settings | self._extra_settings
 
     def _login_options(self, directory: Path) -> list[str]:
         if not self.logins:

@@ -51,10 +51,6 @@ class KafkaTopology:
         answer = self._metadata(sorted(wanted))
         return topology_of(answer, read_at_seconds=self._clock())
 
-    def cluster_id(self) -> str:
-        """The cluster id as the brokers tell it, to compare with ZooKeeper's. Raises as `read` does."""
-        return str(self._metadata([]).cluster_id)
-
     def quota_callbacks(self) -> Mapping[int, str]:
         """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin and so ignore what is written.
 

@@ -37,7 +37,7 @@ def test_names_and_prefixes_are_found_and_missing_topics_are_not_made(kafka: Kaf
 
 
 def test_the_brokers_tell_the_same_cluster_id_and_run_no_quota_plugin(kafka: KafkaLab, topology: KafkaTopology) -> None:
-    assert topology.cluster_id() == kafka.cluster_id
+    assert topology.read([]).cluster_id == kafka.cluster_id
     assert topology.quota_callbacks() == {}
 
 

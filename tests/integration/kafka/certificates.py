@@ -1,0 +1,61 @@
+"""Certificates for one test: an authority of its own, and a key with a certificate that is good for 127.0.0.1, made by openssl."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files. `both` holds key and certificate one after the other, as Java wants them."""
+
+    authority: Path
+    key: Path
+    certificate: Path
+    both: Path
+
+    def secret(self) -> dict[str, bytes]:
+        """The same as a Kubernetes Secret for a client."""
+        return {"ca.crt": self.authority.read_bytes(), "tls.crt": self.certificate.read_bytes(), "tls.key": self.key.read_bytes()}
+
+    def server_settings(self, *, key_store: str, trust_store: str) -> dict[str, str]:
+        """A Java server's settings, whose names begin as given: Kafka and ZooKeeper spell them differently."""
+        return {
+            f"{key_store}.type": "PEM",
+            f"{key_store}.location": str(self.both),
+            f"{trust_store}.type": "PEM",
+            f"{trust_store}.location": str(self.authority),
+        }
+
+
+def make_certificates(folder: Path) -> Certificates:
+    """A new authority and one certificate of it, for a server and for its client alike, valid for two days."""
+    if shutil.which("openssl") is None:
+        raise LabError("openssl is not on this machine; it makes the certificates of this test. Debian: apt-get install openssl")
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Certificates(folder / "ca.pem", folder / "key.pem", folder / "certificate.pem", folder / "both.pem")
+    authority_key = folder / "ca-key.pem"
+    _openssl("-subj", "/CN=test authority", "-keyout", authority_key, "-out", made.authority)
+    signed = (
+        "-CA",
+        made.authority,
+        "-CAkey",
+        authority_key,
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-addext",
+        "basicConstraints=CA:FALSE",
+    )
+    _openssl("-subj", "/CN=127.0.0.1", "-keyout", made.key, "-out", made.certificate, *signed)
+    made.both.write_bytes(made.key.read_bytes() + made.certificate.read_bytes())
+    return made
+
+
+def _openssl(*arguments: str | Path) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *map(str, arguments)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)

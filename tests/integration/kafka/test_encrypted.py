@@ -1,0 +1,120 @@
+"""ZooKeeper and brokers that want TLS with a client certificate, reached with nothing but the keys of the policy's Secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from controller_logic.model import QuotaKey
+from lab.kafka import KafkaLab
+from lab.ports import free_port
+from lab.zookeeper import ZooKeeperLab
+from tests.contract.quota_store_stage import ALICE, CLUSTER, first, lay_out_kafka
+from tests.integration.kafka.certificates import Certificates, make_certificates
+from tests.integration.kafka.test_zookeeper_store import KazooWriter
+from tidegate.control.credentials import brokers_connection, zookeeper_connection
+from tidegate.errors import Unreachable
+from tidegate.kafka.topology import KafkaTopology
+from tidegate.kafka.zookeeper_store import open_zookeeper_store
+from tidegate.resources.kafka_cluster import KafkaCluster, ZooKeeperConnection
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(240),
+    # kazoo refuses SSLv2 and SSLv3 by options that Python 3.11 finds too old to mention, and leaves closing to the garbage collector
+    pytest.mark.filterwarnings("ignore:ssl.OP_NO_SSL:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secure_zookeeper(certificates: Certificates) -> Iterator[str]:
+    """The address of a ZooKeeper's secure port, with the nodes of a Kafka, made over its plain port."""
+    port = free_port()
+    settings = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": "127.0.0.1",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        **certificates.server_settings(key_store="ssl.keyStore", trust_store="ssl.trustStore"),
+    }
+    with ZooKeeperLab(settings=settings) as server:
+        client = KazooClient(server.connect)
+        client.start()
+        lay_out_kafka(KazooWriter(client))
+        client.stop()
+        client.close()
+        yield f"127.0.0.1:{port}"
+
+
+def spec(*, zookeeper: str = "127.0.0.1:1", brokers: str = "127.0.0.1:1") -> KafkaCluster:
+    return KafkaCluster(bootstrap_servers=brokers, quota_store="ZooKeeper", zookeeper=ZooKeeperConnection(connect=zookeeper))
+
+
+def test_quotas_are_written_through_an_encrypted_port(secure_zookeeper: str, certificates: Certificates, tmp_path: Path) -> None:
+    store = open_zookeeper_store(zookeeper_connection(spec(zookeeper=secure_zookeeper), certificates.secret(), tmp_path))
+    values = {QuotaKey.PRODUCER_BYTE_RATE: "2048"}
+    (outcome,) = store.write([first(store.read([ALICE])[ALICE], values)], CLUSTER)
+    assert outcome.applied
+    assert dict(store.read([ALICE])[ALICE].values) == values
+    store.close()
+
+
+@pytest.mark.parametrize("lacking", [("ca.crt",), ("tls.crt", "tls.key"), ("ca.crt", "tls.crt", "tls.key")], ids=["ca", "client", "all"])
+def test_a_zookeeper_that_does_not_fit_the_secret_is_unreachable_and_named(
+    secure_zookeeper: str, certificates: Certificates, tmp_path: Path, lacking: tuple[str, ...]
+) -> None:
+    secret = {key: value for key, value in certificates.secret().items() if key not in lacking}
+    store = open_zookeeper_store(zookeeper_connection(spec(zookeeper=secure_zookeeper), secret, tmp_path))
+    with pytest.raises(Unreachable) as error:
+        store.facts()
+    assert secure_zookeeper in error.value.message
+    assert "secure port" in error.value.message
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def secure_broker(certificates: Certificates) -> Iterator[KafkaLab]:
+    """One broker whose listener for logins is encrypted and wants a certificate."""
+    listener = "listener.name.sasl"
+    settings = {
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_SSL",
+        f"{listener}.ssl.client.auth": "required",
+        **certificates.server_settings(key_store=f"{listener}.ssl.keystore", trust_store=f"{listener}.ssl.truststore"),
+    }
+    with KafkaLab(brokers=1, users=("alice",), server_properties=settings) as kafka:
+        yield kafka
+
+
+def topology_of(kafka: KafkaLab, secret: dict[str, bytes], folder: Path) -> KafkaTopology:
+    login = {"username": b"alice", "password": kafka.password("alice").encode(), "sasl.mechanism": b"PLAIN"}
+    return KafkaTopology(brokers_connection(spec(brokers=kafka.sasl_bootstrap_servers), {**login, **secret}, folder), topic_names=frozenset)
+
+
+def test_leaders_are_read_through_an_encrypted_listener(secure_broker: KafkaLab, certificates: Certificates, tmp_path: Path) -> None:
+    topology = topology_of(secure_broker, certificates.secret(), tmp_path)
+    read = topology.read([])
+    assert (read.brokers, read.cluster_id) == ({1}, secure_broker.cluster_id)
+    assert topology.quota_callbacks() == {}
+    topology.close()
+
+
+@pytest.mark.parametrize("lacking", [("ca.crt",), ("tls.crt", "tls.key"), ("ca.crt", "tls.crt", "tls.key")], ids=["ca", "client", "all"])
+def test_a_listener_that_does_not_fit_the_secret_is_unreachable_and_named(
+    secure_broker: KafkaLab, certificates: Certificates, tmp_path: Path, lacking: tuple[str, ...]
+) -> None:
+    secret = {key: value for key, value in certificates.secret().items() if key not in lacking}
+    topology = topology_of(secure_broker, secret, tmp_path)
+    with pytest.raises(Unreachable) as error:
+        topology.read([])
+    assert secure_broker.sasl_bootstrap_servers in error.value.message
+    assert "TLS" in error.value.message or "certificate" in error.value.message.lower()
+    topology.close()
