@@ -44,6 +44,8 @@ def show_plan(page: Page, observation: Observation, decision: Decision, *, show_
     for hold in decision.holds:
         page.warn(f"held ({hold.reason.value}): {hold.message}")
     rows = [row for row in plan_rows(observation, decision) if row.changes or show_unchanged]
+    if rows:
+        page.say()
     page.sheet(Sheet(COLUMNS, [_cells(row) for row in rows]))
     _show_remarks(page, decision)
     page.heading(summary_line(decision))
@@ -57,7 +59,6 @@ def _show_head(page: Page, observation: Observation) -> None:
         page.say("The policy only observes: the operator writes nothing until mode is Enforce.")
     if policy.paused:
         page.warn("the policy is paused: the operator writes nothing until the annotation tidegate.io/paused is removed.")
-    page.say()
 
 
 def _cells(row: PlanRow) -> tuple[str, ...]:

@@ -60,11 +60,6 @@ class Giveback:
     decision: Decision
 
     @property
-    def untouchable(self) -> tuple[StoredQuota, ...]:
-        """Entities whose znodes cannot be read safely; they keep what they hold, and their ledger record."""
-        return tuple(stored for stored in self.quotas.values() if stored.problem is not None)
-
-    @property
     def longest_mute_seconds(self) -> float:
         """The longest time for which this round's writes are predicted to silence a client."""
         return max((write.predicted_mute_seconds for write in self.decision.writes), default=0.0)

@@ -80,7 +80,7 @@ def _refuse_other_cluster(facts: ClusterFacts, expected: str | None, address: st
 def _dry_run(around: Surroundings, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
     givebacks = restoration.look()
     rows = restore_rows(givebacks)
-    warnings = tuple(_warnings(givebacks, facts, around.now_seconds()))
+    warnings = tuple(_warnings(givebacks, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()))
 
     def show(page: Page) -> None:
         show_dry_run(page, rows, warnings=warnings, now_seconds=around.now_seconds())
@@ -92,7 +92,7 @@ def _dry_run(around: Surroundings, restoration: Restoration, facts: ClusterFacts
 def _give_back(around: Surroundings, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
     progress = Page(around.err)
     first = restoration.look()
-    warnings = tuple(_warnings(first, facts, around.now_seconds()))
+    warnings = tuple(_warnings(first, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()))
     for warning in warnings:
         progress.warn(warning)
     run = RestoreRun(restoration, facts.cluster_id, progress, around.wait_seconds)
@@ -117,7 +117,7 @@ def _releases_claim(restoration: Restoration, facts: ClusterFacts) -> bool:
     return owner is not None and restoration.selection.everything and restoration.selection.covers_policy(owner)
 
 
-def _warnings(givebacks: Sequence[Giveback], facts: ClusterFacts, now_seconds: float) -> Iterator[str]:
+def _warnings(givebacks: Sequence[Giveback], facts: ClusterFacts, strange: Sequence[str], *, now_seconds: float) -> Iterator[str]:
     if facts.owner_policy_key is not None:
         last = max((entry.written_at_seconds for giveback in givebacks for entry in _entries(giveback)), default=None)
         wrote = "" if last is None else f" (last write {ago_words(now_seconds - last)})"
@@ -130,6 +130,11 @@ def _warnings(givebacks: Sequence[Giveback], facts: ClusterFacts, now_seconds: f
         yield (
             f"Some clients would be muted for up to {mute_seconds:.0f} s at once, and raising a quota later does not free them. "
             "Leave out --at-once to go down in safe steps."
+        )
+    if strange:
+        yield (
+            f"These nodes have names that neither Kafka nor Tidegate writes, so they are left alone: {', '.join(strange[:5])}"
+            f"{f' and {len(strange) - 5} more' if len(strange) > 5 else ''}. While one of them is in the ledger, the claim stands."
         )
     if facts.migration_running:
         yield "The cluster is being migrated to KRaft: nothing can be written through ZooKeeper until that is over."

@@ -93,7 +93,8 @@ def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
 def show_dry_run(page: Page, rows: Sequence[RestoreRow], *, warnings: Sequence[str], now_seconds: float) -> None:
     """What `--yes` would do; warnings last, next to the hand that is about to type it."""
     page.sheet(restore_sheet(rows, now_seconds))
-    page.say()
+    if rows:
+        page.say()
     for warning in warnings:
         page.warn(warning)
     if rows:

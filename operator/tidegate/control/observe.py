@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from controller_logic.decision import Note
-from controller_logic.model import Entity, Hold, Observation, StoredQuota, Topology
+from controller_logic.model import Entity, Observation, StoredQuota, Topology
 from controller_logic.reasons import Reason
 from tidegate.control.cluster_check import Expected, brokers_objection, migration_words, objections
 from tidegate.control.declared import Declared
@@ -37,11 +37,6 @@ class Seen:
     observation: Observation
     facts: ClusterFacts | None
     warnings: tuple[Note, ...] = ()
-
-    @property
-    def not_our_cluster(self) -> Hold | None:
-        """Why the cluster that answers must not be touched by this policy, if it must not."""
-        return next((hold for hold in self.observation.holds if hold.reason in _NOT_OUR_CLUSTER), None)
 
 
 class Observer:

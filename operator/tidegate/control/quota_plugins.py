@@ -44,8 +44,9 @@ def plugin_words(plugins: Mapping[int, str]) -> str:
     by_class: dict[str, list[str]] = {}
     for broker, name in sorted(plugins.items()):
         by_class.setdefault(name, []).append(str(broker))
-    who = "; ".join(
-        f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(brokers)} {'sets' if len(brokers) == 1 else 'set'} client.quota.callback.class to {name}"
-        for name, brokers in by_class.items()
-    )
+    who = "; ".join(f"{_they_set(brokers)} client.quota.callback.class to {name}" for name, brokers in by_class.items())
     return f"{who}: such a plugin decides by itself and may ignore every quota of users and client ids, so contracts may not hold there"
+
+
+def _they_set(brokers: list[str]) -> str:
+    return f"broker {brokers[0]} sets" if len(brokers) == 1 else f"brokers {', '.join(brokers)} set"

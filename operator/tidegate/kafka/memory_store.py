@@ -85,14 +85,6 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
         if node is not None:
             self.tree.commit([Delete("/controller", node.version)])
 
-    def set_cluster_id(self, cluster_id: str) -> None:
-        """Let another cluster answer at this address."""
-        self._put("/cluster/id", _cluster_id(cluster_id))
-
-    def add_topic(self, topic: str) -> None:
-        """Let Kafka have one more topic; nothing happens when it has it."""
-        self._put(f"/brokers/topics/{topic}", b"{}")
-
     def prepare_migration(self) -> None:
         """Let a KRaft controller leave its mark, as it does before it takes over."""
         self.tree.commit([Create("/migration", b"{}", OPEN_ACL)])

@@ -70,6 +70,10 @@ class QuotaStore(Protocol):
         """Every entity that has a quota node or a ledger record; for `explain`, `plan` and `restore`."""
         ...
 
+    def unreadable_nodes(self) -> Sequence[str]:
+        """Paths among Kafka's quota nodes and our ledger whose names stand for no entity; nobody's quota is there."""
+        ...
+
     def write(self, writes: Sequence[QuotaWrite], expected_cluster_id: str) -> tuple[WriteOutcome, ...]:
         """Send one batch (at most MAX_WRITES_PER_BATCH, entities distinct) and say what became of each, in order.
 

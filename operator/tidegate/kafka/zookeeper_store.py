@@ -90,7 +90,7 @@ class ZooKeeperQuotaStore:
         return self.read([*walk_entities(self._tree).entities, *self.ledger_entities()])
 
     def unreadable_nodes(self) -> tuple[str, ...]:
-        """Paths among Kafka's quota nodes and our ledger whose names stand for no entity; nobody's quota is there."""
+        """See QuotaStore."""
         strange = []
         for name in self._ledger_nodes():
             try:

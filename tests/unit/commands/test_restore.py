@@ -14,6 +14,8 @@ from tidegate.control.declared import declare
 from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.control.observe import Observer
 from tidegate.errors import Unreachable
+from tidegate.kafka.memory_tree import OPEN_ACL
+from tidegate.kafka.znodes import Create
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -111,6 +113,14 @@ def test_content_that_cannot_be_read_is_left_and_is_an_error(managed: Any) -> No
     assert answer.code == 1
     assert managed.store.raw(BOB) == b"{broken"
     assert "user=bob: not touched" in answer.out
+    assert managed.store.facts().owner_policy_key == "streaming/orders"
+
+
+def test_a_node_that_nobody_can_name_is_told_because_the_claim_stays_with_it(managed: Any) -> None:
+    managed.store.tree.commit([Create("/tidegate/ledger/somebody else", b"{}", OPEN_ACL)])
+    answer = managed.run("restore", *ZOOKEEPER, "--yes")
+    assert "warning: These nodes have names that neither Kafka nor Tidegate writes" in answer.err
+    assert "/tidegate/ledger/somebody else" in answer.err
     assert managed.store.facts().owner_policy_key == "streaming/orders"
 
 
