@@ -61,5 +61,5 @@ def scale_for(carried_bytes_per_second: float, *, tried_bytes_per_second: float,
     )
     needed = f"the {NEEDED_BYTES_PER_SECOND / 1e6:.0f} MB/s that a contract of 10 MB/s needs"
     if carried_bytes_per_second >= NEEDED_BYTES_PER_SECOND:
-        return Scale(FULL_CONTRACT, f"10 MB/s: {carried}, at least {needed}")
+        return Scale(FULL_CONTRACT, f"10 MB/s, because {carried}, at least {needed}")
     return Scale(SMALL_CONTRACT, f"3 MB/s, because the machine is too weak or too busy: {carried}, less than {needed}")

@@ -1,0 +1,62 @@
+"""The first Ctrl-C ends the demo, and nothing interrupts the taking away that follows it."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from demo.interruption import Interruption
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def handlers_come_back() -> Iterator[None]:
+    """This process keeps its own handlers."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_interrupts(number: signal.Signals) -> None:
+    Interruption(print)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), number)
+
+
+def test_a_second_signal_does_not_disturb_the_taking_away() -> None:
+    Interruption(print)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    for number in SIGNALS:
+        os.kill(os.getpid(), number)
+
+
+def interrupted(interruption: Interruption, history: list[str]) -> None:
+    """Ctrl-C inside two parts that both tell."""
+    with interruption.told():
+        try:
+            with interruption.told():
+                os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            history.append("closed")
+
+
+def test_it_is_said_once_and_before_anything_is_closed() -> None:
+    history: list[str] = []
+    interruption = Interruption(history.append)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(interruption, history)
+    assert [len(history), history[-1]] == [2, "closed"]
+    assert history[0].startswith("Interrupted.")
+
+
+def test_what_fails_otherwise_is_not_called_an_interruption() -> None:
+    said: list[str] = []
+    interruption = Interruption(said.append)
+    with pytest.raises(OSError, match="no broker"), interruption.told():
+        raise OSError("no broker")
+    assert said == []
