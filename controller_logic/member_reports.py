@@ -141,7 +141,8 @@ def _stepping_words(promise: Promise, steps: list[KeyStep], policy: Policy) -> s
     for step in steps:
         target = promise.targets.get(step.key)
         goal = target.text if target is not None else (step.entry.before if step.entry is not None else None)
-        parts.append(f"{KEY_WORDS[step.key]} going down to {quota_words(step.key, goal)}, now {quota_words(step.key, step.text)}")
+        way = f"{quota_words(step.key, goal)}, by way of {quota_words(step.key, step.text)}"
+        parts.append(f"{KEY_WORDS[step.key]} on its way down to {way}")
     return f"{'; '.join(parts)}; safe steps of at most {policy.max_mute_seconds} s mute, {distance} s apart"
 
 

@@ -47,7 +47,7 @@ def _change(row: PlanRow) -> Document:
             "kind": row.write.kind.value,
             "reason": row.write.reason.value,
             "message": row.write.message,
-            "predictedMuteSeconds": round(row.write.predicted_mute_seconds, 1),
+            "predictedMuteSeconds": round(row.write.predicted_mute_seconds, 1) if row.lowers else 0.0,
             "charged": row.write.charged,
         }
     if row.report:

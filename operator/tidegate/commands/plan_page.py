@@ -31,7 +31,7 @@ _KIND_WORDS = {
     WriteKind.RECOVERY: "raised because leaders moved",
     WriteKind.LOWERING: "lowered",
     WriteKind.RAISE: "raised",
-    WriteKind.FIRST: "set for the first time",
+    WriteKind.FIRST: "set by Tidegate for the first time",
     WriteKind.GIVE_BACK: "given back",
     WriteKind.RECORD: "only recorded as ours",
 }
@@ -74,7 +74,7 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
         "" if report is None or report.leader_skew is None else f"{report.leader_skew:.2f}",
         _total(row, report.contract_total.get(row.key) if report else None),
         _total(row, report.permitted_total.get(row.key) if report else None),
-        f"{row.write.predicted_mute_seconds:.0f} s" if row.write and row.write.predicted_mute_seconds and row.in_force else "",
+        f"{row.write.predicted_mute_seconds:.0f} s" if row.write and row.write.predicted_mute_seconds and row.lowers else "",
         row.who,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from controller_logic.decision import Decision, MemberReport, MemberState
 from controller_logic.model import Entity, Observation, QuotaKey, QuotaWrite, WriteKind
+from controller_logic.quota_text import enforced_rate
 from tidegate.commands.page import ExitCode
 from tidegate.commands.quantity import KEY_ORDER
 
@@ -30,6 +31,12 @@ class PlanRow:
     @property
     def changes(self) -> bool:
         return self.in_force != self.next
+
+    @property
+    def lowers(self) -> bool:
+        """Whether a limit that is in force becomes a smaller one, so that clients may be muted."""
+        before, after = enforced_rate(self.in_force), enforced_rate(self.next)
+        return before is not None and after is not None and after < before
 
     @property
     def target(self) -> int | None:

@@ -51,6 +51,8 @@ class RestoreRow:
             return f"stays: another writer changed it from {short_words(self.key, self.entry.written)}"
         if self.in_force == self.entry.before:
             return "stands already; only our record is removed"
+        if self.next == self.in_force:
+            return "waits: safe steps keep a distance from the last write"
         return "" if self.next == self.entry.before else "first of several safe steps"
 
 

@@ -54,7 +54,8 @@ class RestoreRun:
             applied = self.restoration.write(giveback, cluster_id=self.cluster_id)
             self.written += len(applied.done)
             if applied.done:
-                self.page.say(f"{giveback.policy_key}: wrote {len(applied.done)} entities in {applied.batches} transactions")
+                entities = "1 entity" if len(applied.done) == 1 else f"{len(applied.done)} entities"
+                self.page.say(f"{giveback.policy_key}: wrote {entities}")
             if applied.error is not None:
                 raise applied.error
             for refused in applied.refused:

@@ -33,13 +33,15 @@ class Telling:
 
 
 def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[Telling, ...]:
-    """One Event for each condition whose status or reason changed; the same reason is told once, by the first that has it."""
+    """One Event for each condition whose status or reason changed; the same reason is told once, a warning before what is normal."""
     stood = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
     told: dict[Reason, Telling] = {}
     for verdict in verdicts:
         if stood.get(verdict.type) == (verdict.status.value, verdict.reason.value) or not _is_news(verdict):
             continue
-        told.setdefault(verdict.reason, Telling(_type_of(verdict), verdict.reason, shortened(verdict.message)))
+        telling = Telling(_type_of(verdict), verdict.reason, shortened(verdict.message))
+        if verdict.reason not in told or told[verdict.reason].type != telling.type == WARNING:
+            told[verdict.reason] = telling
     return tuple(told.values())
 
 

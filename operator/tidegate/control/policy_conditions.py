@@ -60,7 +60,8 @@ def _ready(result: PassResult) -> Verdict:
             f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written now; nothing is written to Kafka",
         )
     told = f"{decision.in_sync} of {counted(decision.managed, 'quota')} at the contract on today's leaders{_skew_words(decision)}"
-    return ready(Truth.TRUE, Reason.IN_SYNC, "; but ".join([told, *(warning.message for warning in result.seen.warnings)]))
+    reason = Reason.IN_SYNC if decision.in_sync >= decision.managed else _members_that_tell(decision)[0]
+    return ready(Truth.TRUE, reason, "; but ".join([told, *(warning.message for warning in result.seen.warnings)]))
 
 
 def _skew_words(decision: Decision) -> str:
@@ -128,4 +129,8 @@ def _members_that_tell(decision: Decision) -> tuple[Reason, list[str]]:
         if members:
             return members[0].reason, [f"{member.entity}: {member.message}" for member in members]
     notes = [note for note in decision.notes if note.reason is not Reason.HIGH_SKEW]
-    return (notes[0].reason, [note.message for note in notes]) if notes else (Reason.CONFLICT, [])
+    if notes:
+        return notes[0].reason, [note.message for note in notes]
+    if decision.next_pass_in_seconds is not None:
+        return Reason.STEPPING, ["what no member speaks of goes down in safe steps"]
+    return Reason.CONFLICT, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,8 @@ def test_a_zookeeper_that_does_not_fit_the_secret_is_unreachable_and_named(
     secure_zookeeper: str, certificates: Certificates, tmp_path: Path, lacking: tuple[str, ...]
 ) -> None:
     secret = {key: value for key, value in certificates.secret().items() if key not in lacking}
-    store = open_zookeeper_store(zookeeper_connection(spec(zookeeper=secure_zookeeper), secret, tmp_path))
+    connection = replace(zookeeper_connection(spec(zookeeper=secure_zookeeper), secret, tmp_path), start_timeout_seconds=2.0)
+    store = open_zookeeper_store(connection)
     with pytest.raises(Unreachable) as error:
         store.facts()
     assert secure_zookeeper in error.value.message

@@ -73,6 +73,14 @@ def test_a_lowering_goes_in_steps_and_says_what_it_costs(world: Any, policy: Any
     assert "safe steps" in answer.out
 
 
+def test_a_mute_is_shown_beside_the_rate_that_falls_and_not_beside_the_one_that_rises(world: Any, policy: Any, tier: Any) -> None:
+    tier["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "10M"
+    world.store.put(ALICE, {FETCH: "80000000", QuotaKey.PRODUCER_BYTE_RATE: "5000000"})
+    fetch, produce = (line for line in world.plan(policy, tier).out.splitlines() if line.startswith("user=alice"))
+    assert "12 s" in fetch
+    assert "12 s" not in produce
+
+
 def test_an_unreachable_zookeeper_is_a_hold_and_an_error(world: Any, policy: Any, tier: Any) -> None:
     world.store.fail_next(Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "ZooKeeper zk-1:2181 did not answer within 10 s."))
     answer = world.plan(policy, tier)

@@ -170,7 +170,8 @@ def test_the_summary_counts_each_kind_of_write() -> None:
     first = replace(RAISE, entity=Entity(user="bob"), kind=WriteKind.FIRST)
     line = summary_line(Decision(writes=(RAISE, first), managed=5, in_sync=3, deferred_writes=2, next_pass_in_seconds=29.6))
     assert line == (
-        "Would write 2 of 5 managed entities: 1 raised because leaders moved, 1 set for the first time; 3 of 5 then at their target; "
+        "Would write 2 of 5 managed entities: 1 raised because leaders moved, 1 set by Tidegate for the first time; "
+        "3 of 5 then at their target; "
         "2 more wait for the write budget; the next step is due in 30 s."
     )
 

@@ -1,0 +1,58 @@
+"""Conditions and Events say the same as the numbers: what is not in sync has its reason, and only what warns is a warning."""
+
+from typing import Any
+
+from controller_logic.model import Default, Entity, QuotaKey
+from controller_logic.reasons import Reason
+from tests.unit.control.stage import ALICE, Stage
+from tidegate.control.events import WARNING, Telling, condition_events
+from tidegate.control.verdict import Truth, Verdict
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+
+
+def condition(stage: Stage, ref: object, kind: str = "Ready") -> dict[str, Any]:
+    return next(entry for entry in stage.kubernetes.get(ref)["status"]["conditions"] if entry["type"] == kind)
+
+
+def test_a_tier_at_its_contract_says_at_which_rate_and_on_how_many_leaders(stage: Stage) -> None:
+    stage.policy()
+    tier = stage.tier()
+    stage.run()
+    assert condition(stage, tier)["message"] == (
+        "1 member at the contract: alice: produce 10.0 MB/s per broker; 3 partitions led by 3 brokers, skew 1.00"
+    )
+
+
+def test_a_ready_policy_whose_quotas_still_step_says_so_and_counts_them(stage: Stage) -> None:
+    policy = stage.policy()
+    stage.tier()
+    stage.store.put(ALICE, {PRODUCE: "80000000"})
+    stage.run()
+    ready = condition(stage, policy)
+    assert (ready["status"], ready["reason"]) == ("True", "Stepping")
+    assert ready["message"].startswith("0 of 1 quota at the contract")
+
+
+def test_a_default_on_its_way_down_is_stepping_and_no_conflict(stage: Stage) -> None:
+    policy = stage.policy(defaults={"user": {"produce": "10M"}})
+    stage.store.put(Entity(user=Default.DEFAULT), {PRODUCE: "80000000"})
+    stage.run()
+    assert stage.condition(policy, "QuotasInSync") == ("False", "Stepping")
+
+
+def test_a_pause_is_no_warning(stage: Stage) -> None:
+    policy = stage.policy()
+    stage.tier()
+    stage.run()
+    stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
+    stage.run()
+    assert {event.type for event in stage.kubernetes.events if event.reason == "Paused"} == {"Normal"}
+
+
+def test_a_warning_is_not_hidden_by_what_is_normal_for_the_same_reason() -> None:
+    verdicts = [
+        Verdict("Ready", Truth.TRUE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas at the contract"),
+        Verdict("QuotasInSync", Truth.FALSE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),
+    ]
+    assert condition_events({}, verdicts) == (Telling(WARNING, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),)
