@@ -143,6 +143,10 @@ def _util_linux() -> Finding:
     return _program("setpriv", "Processes of the lab are tied to their parent with it.", remedy=f"{_APT} util-linux")
 
 
+def _openssl() -> Finding:
+    return _program("openssl", "The certificates of the tests with TLS are made with it.", remedy=f"{_APT} openssl")
+
+
 def _namespaces() -> Finding:
     absent = [name for name in ("ip", "tc") if shutil.which(name) is None]
     consequence = "No network namespaces: brokers run on loopback, their traffic is read from JMX, and cards cannot be made slower."
@@ -199,6 +203,7 @@ _PROBES: dict[str, Callable[[], Finding]] = {
     "python": _python,
     "packages": _packages,
     "util-linux": _util_linux,
+    "openssl": _openssl,
     "java": _java,
     "maven": _maven,
     "go": _go,

@@ -60,11 +60,6 @@ class KafkaAdmin:
         client.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
         self.wait_for_leaders(name, {number: replicas[0] for number, replicas in enumerate(assignment)}, timeout_seconds=_TIMEOUT_SECONDS)
 
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic; an unknown one is an error of Kafka's."""
-        client = self._client()
-        client.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
-
     def leaders(self, topic: str) -> dict[int, int]:
         """Partition -> broker that leads it, as one broker knows it; without partitions that have no leader, empty for an unknown topic."""
         return _leaders(self._metadata(), topic)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError
+from lab.doctor import refuse_missing
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     """A new authority and one certificate of it, for a server and for its client alike, valid for two days."""
-    if shutil.which("openssl") is None:
-        raise LabError("openssl is not on this machine; it makes the certificates of this test. Debian: apt-get install openssl")
+    refuse_missing("openssl")
     folder.mkdir(parents=True, exist_ok=True)
     made = Certificates(folder / "ca.pem", folder / "key.pem", folder / "certificate.pem", folder / "both.pem")
     authority_key = folder / "ca-key.pem"
