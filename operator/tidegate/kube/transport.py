@@ -20,6 +20,7 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from controller_logic.reasons import Reason
+from tidegate import __version__
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import JsonObject
 from tidegate.kube.failures import failure_of, retry_after_seconds
@@ -49,7 +50,10 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
         ) from error
     # The library would repeat some requests by itself, a replaced Lease among them; what is safe to repeat is decided here.
     settings.retries = urllib3.Retry(total=False)
-    return client.ApiClient(settings)
+    api_client = client.ApiClient(settings)
+    # the server's audit log shows it, and managedFields name as the manager what stands before the slash
+    api_client.user_agent = f"tidegate/{__version__}"
+    return api_client
 
 
 class Transport:
