@@ -1,6 +1,7 @@
 """Ctrl-C, SIGTERM and a closed terminal: the first ends the demo in order, what comes after it is ignored.
 
-Taking everything away takes a few seconds; a second Ctrl-C in them would leave brokers and namespaces behind.
+Taking everything away takes a few seconds, more while a part is still starting; a second Ctrl-C in them would leave brokers and
+namespaces behind.
 """
 
 import signal
@@ -28,7 +29,7 @@ class Interruption:
         except KeyboardInterrupt:
             if not self._told:
                 self._told = True
-                self._say("Interrupted. Stopping everything that was started; this takes a few seconds.")
+                self._say("Interrupted. Stopping everything that was started; this takes up to 20 s.")
             raise
 
 

@@ -19,6 +19,8 @@ from demo.script import BROKERS, HEALTHY_LEADERS
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _REFRESHES_PER_SECOND = 4
+# Room for the terminal's own echo of Ctrl-C, pressed twice: beside a frame as wide as the terminal it would push the frame down a line.
+_ECHO_COLUMNS = 4
 # Frame and padding of the panel; all columns of the table but the sparkline; all lines but results and events.
 _BORDER_COLUMNS = 4
 _OTHER_COLUMNS = 42
@@ -44,18 +46,19 @@ def live_view(console: Console, read: Callable[[], Snapshot], *, contract: int) 
 
 
 def draw(board: Snapshot, console: Console, *, contract: int, now_seconds: float) -> RenderableType:
-    """One frame, as wide and at most as high as the console."""
+    """One frame, almost as wide and at most as high as the console."""
+    width = console.width - _ECHO_COLUMNS
     parts: list[RenderableType] = [
         _headline(board, now_seconds),
         Text(),
-        _partitions(board, contract, width=console.width - _BORDER_COLUMNS),
+        _partitions(board, contract, width=width - _BORDER_COLUMNS),
         Text(),
         _brokers(board),
         Text(),
         *map(_result, board.results),
         *_events(board.marks, lines=console.height - _FIXED_LINES - len(board.results)),
     ]
-    return Panel(Group(*parts), title="Tidegate demo: the contract follows the leaders", border_style="blue")
+    return Panel(Group(*parts), title="Tidegate demo: the contract follows the leaders", border_style="blue", width=width)
 
 
 def sparkline(rates: tuple[float, ...], highest: float) -> str:
