@@ -4,6 +4,7 @@ An expected error never shows a traceback: it says what happened and what to do,
 `commands/`, one module each.
 """
 
+import logging
 import sys
 import traceback
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ EPILOGUE = (
 )
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
+_UNHEARD = logging.NullHandler()  # libraries log each lost connection; people get one sentence. `run` puts its own in place
 
 app = typer.Typer(
     name="tidegate",
@@ -41,6 +43,7 @@ app.command("version", short_help="Say which version this is.")(version.version)
 def main(arguments: Sequence[str] | None = None, surroundings: Surroundings | None = None) -> int:
     """Run one command and return its exit code. `arguments` are those after the program's name; None takes them from the process."""
     around = surroundings or Surroundings()
+    logging.getLogger().addHandler(_UNHEARD)
     try:
         typer.main.get_command(app).main(args=arguments, prog_name="tidegate", obj=around)
     except SystemExit as end:

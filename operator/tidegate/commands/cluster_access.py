@@ -81,7 +81,7 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
         if source is not None:
             return KafkaSpec(**{**dict(source.kafka), **changes})
         if not options.zookeeper:
-            raise InvalidResource("No ZooKeeper address: give one with --zookeeper HOST:PORT/CHROOT, or name a policy.")
+            raise InvalidResource("No ZooKeeper address: give one with --zookeeper HOST:PORT/CHROOT or in TIDEGATE_ZOOKEEPER.")
         return KafkaSpec(**{"bootstrap_servers": _NOT_ASKED, "quota_store": "ZooKeeper", **changes})
     except ValidationError as error:
         problems = "; ".join(f"{details['msg'].removeprefix('Value error, ')} (found {details['input']!r})" for details in error.errors())

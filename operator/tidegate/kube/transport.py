@@ -45,8 +45,10 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
         else:
             config.load_kube_config(None if kubeconfig is None else str(kubeconfig), context, client_configuration=settings)
     except (ConfigException, OSError) as error:
+        where = "" if kubeconfig is None else f" from {kubeconfig}"
         raise Unauthorized(
-            f"Tidegate does not know how to reach Kubernetes: {error}. Give --kubeconfig FILE, or run it in a Pod with a ServiceAccount."
+            f"Tidegate does not know how to reach Kubernetes{where}: {str(error).rstrip('.')}. "
+            "Give --kubeconfig FILE, or run it in a Pod with a ServiceAccount."
         ) from error
     # The library would repeat some requests by itself, a replaced Lease among them; what is safe to repeat is decided here.
     settings.retries = urllib3.Retry(total=False)
