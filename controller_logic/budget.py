@@ -12,7 +12,6 @@ from controller_logic.quota_text import number_of
 from controller_logic.reasons import Reason
 
 BUDGET_SECONDS = 15 * 60
-_ORDER = {kind: place for place, kind in enumerate(WriteKind)}
 
 Charged = tuple[tuple[float, int], ...]
 
@@ -28,7 +27,14 @@ class Admission:
 
 def in_sending_order(writes: Iterable[QuotaWrite]) -> list[QuotaWrite]:
     """Who starves first, then who must be protected, then the rest; within a kind users before their clients."""
-    return sorted(writes, key=lambda write: (_ORDER[write.kind], write.entity.sort_key))
+    by_kind: dict[WriteKind, list[QuotaWrite]] = {kind: [] for kind in WriteKind}
+    for write in writes:
+        by_kind[write.kind].append(write)
+    return [write for alike in by_kind.values() for write in sorted(alike, key=_by_entity)]
+
+
+def _by_entity(write: QuotaWrite) -> tuple[str, str]:
+    return write.entity.sort_key
 
 
 def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, now_seconds: float) -> Admission:

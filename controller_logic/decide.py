@@ -14,20 +14,21 @@ observation and memory always give the same decision; a decision whose writes we
 without writes, unless a step is due.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from controller_logic import budget, contention
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
-from controller_logic.desired import NOTHING, Wanted, desired
-from controller_logic.entity_plan import IN_SYNC, EntityPlan
+from controller_logic.desired import Wanted, desired
+from controller_logic.entity_plan import AS_PROMISED
 from controller_logic.leader_scaling import Leaders
 from controller_logic.member_reports import Circumstances, report
-from controller_logic.model import Entity, Hold, Mode, Observation, RateForm
+from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
 from controller_logic.plan import Plan, deletion_plan, make_plan, our_entities
 from controller_logic.reasons import Reason
 
 WARN_ABOVE_SKEW = 1.5
+_OVERLAPPING = MemberState.OVERLAPPING
 _NOT_NEEDED_TO_RESTORE = frozenset({Reason.BROKERS_UNREACHABLE, Reason.TOPOLOGY_INCOMPLETE, Reason.LIST_INCOMPLETE, Reason.TOPIC_NOT_FOUND})
 
 
@@ -87,7 +88,7 @@ def _wanted(observation: Observation) -> tuple[Wanted, ...]:
     leaders = Leaders(topology) if topology is not None and topology.brokers else None
     wanted = desired(observation.policy, observation.tiers or (), leaders)
     if observation.policy.deleting:
-        return tuple(replace(want, promise=NOTHING) for want in wanted)
+        return tuple(replace(want, ground=None) for want in wanted)
     return wanted
 
 
@@ -99,17 +100,17 @@ def _decide_complete(observation: Observation, wanted: tuple[Wanted, ...], memor
         [stored.ledger for stored in ours.values() if stored.ledger is not None], now_seconds=now_seconds
     )
     if policy.deleting:
-        plan = deletion_plan(quotas, policy, memory=memory, now_seconds=now_seconds)
+        plan = deletion_plan(ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
     else:
-        plan = make_plan(wanted, quotas, policy, memory=memory, now_seconds=now_seconds)
+        plan = make_plan(wanted, ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
     remembered = replace(memory, charged=charged, repairs=plan.repairs, confirmed_removals=plan.confirmed_removals)
     if policy.mode is Mode.OBSERVE:
-        writes = tuple(budget.in_sending_order(plan.writes))
-        unwritten = Circumstances(policy, quotas, None, frozenset(write.entity for write in writes), Reason.OBSERVING)
+        writes = tuple(budget.in_sending_order(plan.writes.values()))
+        unwritten = Circumstances(policy, quotas, None, plan.writes, frozenset(plan.writes), Reason.OBSERVING)
         return replace(_reported(wanted, plan, unwritten), would_write=writes), remembered
-    admission = budget.admit(plan.writes, charged, policy.notifications_per_quarter_hour, now_seconds=now_seconds)
+    admission = budget.admit(plan.writes.values(), charged, policy.notifications_per_quarter_hour, now_seconds=now_seconds)
     deferred = frozenset(write.entity for write in admission.deferred)
-    decision = _reported(wanted, plan, Circumstances(policy, quotas, None, deferred))
+    decision = _reported(wanted, plan, Circumstances(policy, quotas, None, plan.writes, deferred))
     decision = replace(decision, writes=admission.writes, finished_deleting=policy.deleting and not ours)
     return _with_deferred(decision, admission), remembered
 
@@ -117,45 +118,39 @@ def _decide_complete(observation: Observation, wanted: tuple[Wanted, ...], memor
 def _reported(wanted: tuple[Wanted, ...], plan: Plan, circumstances: Circumstances) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
-    managed = [want.entity for want in wanted if want.promise.keys]
-    named = set(managed)
-    managed.extend(entity for entity in plan.entities if entity not in named and plan.entities[entity] is not IN_SYNC)
-    in_sync = sum(_is_in_sync(entity, plan.entities[entity], circumstances) for entity in managed)
+    skews = [member.leader_skew for member in members]
+    late = circumstances.unwritten | {entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives}
     due = [step.due_in_seconds for entity_plan in plan.entities.values() for step in entity_plan.steps if step.due_in_seconds]
     return Decision(
         members=members,
-        notes=(*plan.notes, *_member_notes(members, wanted)),
-        managed=len(managed),
-        in_sync=in_sync,
+        notes=(*plan.notes, *_member_notes(members, skews)),
+        managed=plan.managed,
+        in_sync=plan.managed - len(late),
         contended=sum(entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()),
-        largest_leader_skew=max((member.leader_skew for member in members if member.leader_skew is not None), default=None),
+        largest_leader_skew=max((skew for skew in skews if skew is not None), default=None),
         next_pass_in_seconds=min(due, default=None),
     )
 
 
 def _member_reports(wanted: tuple[Wanted, ...], plan: Plan, circumstances: Circumstances) -> tuple[MemberReport, ...]:
-    return tuple([report(want, plan.entities.get(want.entity, IN_SYNC), circumstances) for want in wanted if want.member is not None])
+    return tuple([report(want, plan.entities.get(want.entity, AS_PROMISED), circumstances) for want in wanted if want.member is not None])
 
 
-def _is_in_sync(entity: Entity, plan: EntityPlan, circumstances: Circumstances) -> bool:
-    return plan.refused is None and entity not in circumstances.unwritten and all(step.arrived for step in plan.steps)
-
-
-def _member_notes(members: tuple[MemberReport, ...], wanted: tuple[Wanted, ...]) -> Iterator[Note]:
+def _member_notes(members: tuple[MemberReport, ...], skews: Sequence[float | None]) -> Iterator[Note]:
     """Overlaps, and leaders so uneven that one number per broker fits badly where the number depends on them."""
-    declared = [want.member for want in wanted if want.member is not None]
-    for member, declaration in zip(members, declared, strict=True):
-        if member.state is MemberState.OVERLAPPING:
+    for member, skew in zip(members, skews, strict=True):
+        if member.state is _OVERLAPPING:
             yield Note(Reason.OVERLAPPING, f"member {member.member_name}: {member.message}", member.entity, member.tier_key)
-            continue
-        contract = declaration.contract
-        if contract is None or contract.form is RateForm.PER_BROKER or (member.leader_skew or 0.0) <= WARN_ABOVE_SKEW:
-            continue
-        message = (
-            f"member {member.member_name}: leaders are uneven (skew {member.leader_skew:.2f}), so one number for all brokers fits "
-            "badly; a preferred leader election or a reassignment of its partitions would help"
-        )
-        yield Note(Reason.HIGH_SKEW, message, member.entity, member.tier_key)
+        elif skew is not None and skew > WARN_ABOVE_SKEW and _depends_on_leaders(member.member.contract):
+            message = (
+                f"member {member.member_name}: leaders are uneven (skew {skew:.2f}), so one number for all brokers fits "
+                "badly; a preferred leader election or a reassignment of its partitions would help"
+            )
+            yield Note(Reason.HIGH_SKEW, message, member.entity, member.tier_key)
+
+
+def _depends_on_leaders(contract: Contract | None) -> bool:
+    return contract is not None and contract.form is not RateForm.PER_BROKER
 
 
 def _with_deferred(decision: Decision, admission: budget.Admission) -> Decision:

@@ -1,4 +1,4 @@
-"""What a pass decides and what it remembers, as frozen dataclasses.
+"""What a pass decides and what it remembers, as immutable values.
 
 The adapters never see these; `control/` hands them to apply and report. Units as in `model.py`.
 """
@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller_logic.model import Entity, Hold, Level, QuotaKey, QuotaWrite
+from controller_logic.desired import Promise, promise_of
+from controller_logic.leader_scaling import LeaderSpread
+from controller_logic.model import Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
+from controller_logic.promise_ground import Ground
 from controller_logic.reasons import Reason
+from controller_logic.value import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +52,87 @@ class MemberState(StrEnum):
     OVERLAPPING = "Overlapping"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class MemberReport:
     """One member after the pass. Rates are bytes per second.
 
-    `quota` is what is in force per broker once the pass's writes are applied, `target` what it should end at (equal but
-    while stepping or held); `contract_total` is what was promised over all brokers, `permitted_total` what the target
-    allows (target x brokers that lead); both are None where the member has no topics or the leaders are unknown.
+    `ground` is what its contract stands on, None where nothing is promised. `wording` is what `message` says, None = what is
+    promised. `in_force` is what stands per broker once the pass's writes are applied, None = what is promised.
     """
 
-    tier_key: str
-    member_name: str
-    entity: Entity
-    level: Level
+    tier: Tier
+    member: Member
+    ground: Ground | None
     state: MemberState
     reason: Reason
-    message: str
-    leaders: int | None
-    leading_brokers: int | None
-    leader_skew: float | None
-    quota: Mapping[QuotaKey, int]
-    target: Mapping[QuotaKey, int]
-    contract_total: Mapping[QuotaKey, int]
-    permitted_total: Mapping[QuotaKey, int]
+    wording: str | None = None
+    in_force: Mapping[QuotaKey, int] | None = None
+
+    @property
+    def tier_key(self) -> str:
+        return self.tier.key
+
+    @property
+    def level(self) -> Level:
+        return self.tier.level
+
+    @property
+    def member_name(self) -> str:
+        return self.member.name
+
+    @property
+    def entity(self) -> Entity:
+        return self.member.entity
+
+    @property
+    def message(self) -> str:
+        """Why the member is in this state, with its numbers, for people."""
+        return str(self.promise) if self.wording is None else self.wording
+
+    @property
+    def promise(self) -> Promise:
+        """The contract on its ground, worked out when it is asked for."""
+        return promise_of(self.member.contract, self.ground)
+
+    @property
+    def spread(self) -> LeaderSpread | None:
+        """How the leaders of its topics lie; None where it has none or the leaders are unknown."""
+        return self.ground.spread if self.ground is not None else None
+
+    @property
+    def leaders(self) -> int | None:
+        """Leaders of its topics; None as above."""
+        return self.spread.leaders if self.spread is not None else None
+
+    @property
+    def leading_brokers(self) -> int | None:
+        """Brokers that lead any of them; None as above."""
+        return self.spread.brokers if self.spread is not None else None
+
+    @property
+    def leader_skew(self) -> float | None:
+        """How unevenly they lie; None as above, and where nobody leads."""
+        return self.spread.skew if self.spread is not None else None
+
+    @property
+    def quota(self) -> Mapping[QuotaKey, int]:
+        """What is in force per broker once the pass's writes are applied."""
+        return self.promise.values if self.in_force is None else self.in_force
+
+    @property
+    def target(self) -> Mapping[QuotaKey, int]:
+        """What `quota` should end at: equal but while stepping or held."""
+        return self.promise.values
+
+    @property
+    def contract_total(self) -> Mapping[QuotaKey, int]:
+        """What was promised over all brokers; empty where leaders are unknown or the promise depends on none."""
+        return self.promise.contract_total
+
+    @property
+    def permitted_total(self) -> Mapping[QuotaKey, int]:
+        """What the target allows: target x brokers that lead; empty as above."""
+        return self.promise.permitted_total
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,59 +3,124 @@
 Answers "where to", never "how fast" or "may it be written": see `mute_guard.py` and `key_step.py`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import sha256
+from collections.abc import Mapping, Set
+from dataclasses import replace
 
-from controller_logic.leader_scaling import Leaders, LeaderSpread, per_broker_rate, share_of_total
-from controller_logic.model import Contract, Entity, Member, Policy, QuotaKey, RateForm, ScalingMethod, Tier
+from controller_logic.leader_scaling import Leaders, LeaderSpread
+from controller_logic.model import Contract, Entity, Member, Policy, QuotaKey, RateForm, Tier
+from controller_logic.promise_ground import Ground, Grounds
+from controller_logic.quota_text import KEY_WORDS, number_words
+from controller_logic.value import value
 
-_LONGEST_BASIS_TOPICS = 120  # characters; a basis is stored with every quota in the ledger
+# an enum's member costs ten times as much to look up as a name of this module, and these are looked up for every member
+_CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
+
+_NO_KEYS: frozenset[QuotaKey] = frozenset()
+_EVERYWHERE = Ground(RateForm.PER_BROKER)
+_DEFAULT = Ground("default")
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Target:
     """Where one quota key should end: the number, and the exact text that Kafka's store should hold.
 
-    `basis` names the promise it was computed for (form, rate, method, topics) but not the leaders, so that an edited
-    promise and a moved leader can be told apart. `certain` is false while leaders or topics are not known in full.
+    `promised` is the rate in the contract's own form, `ground` what made it the number.
     """
 
     value: int
     text: str
-    basis: str
-    certain: bool = True
+    promised: int
+    ground: Ground
+
+    @property
+    def certain(self) -> bool:
+        """False while leaders or topics are not known in full."""
+        return self.ground.certain
+
+    @property
+    def basis(self) -> str:
+        """The promise it was computed for (form, rate, method, topics) but not the leaders.
+
+        So an edited promise and a moved leader can be told apart.
+        """
+        return f"{self.ground.form} {self.promised}{self.ground.particulars}"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Promise:
     """What a contract means on the leaders of a moment.
 
-    `keys` are managed; those without a target are left as they are, because their target cannot be known (no topic of the
-    member exists, or leaders are unknown). Totals over all brokers are in bytes per second, for byte rates only.
+    `unknown` are managed keys whose target cannot be known (no topic of the member exists, or leaders are unknown): they are
+    left as they are, and there are no targets then. `certain` is false while leaders or topics are not known in full. Totals
+    over all brokers are in bytes per second, for byte rates only.
     """
 
-    keys: frozenset[QuotaKey]
     targets: Mapping[QuotaKey, Target]
+    unknown: frozenset[QuotaKey] = _NO_KEYS
     spread: LeaderSpread | None = None
-    contract_total: Mapping[QuotaKey, int] = field(default_factory=dict)
-    permitted_total: Mapping[QuotaKey, int] = field(default_factory=dict)
-    values: Mapping[QuotaKey, int] = field(default_factory=dict)
+    certain: bool = True
+
+    @property
+    def keys(self) -> Set[QuotaKey]:
+        """Every managed key."""
+        return self.unknown or self.targets.keys()
+
+    @property
+    def values(self) -> Mapping[QuotaKey, int]:
+        return {key: target.value for key, target in self.targets.items()}
+
+    @property
+    def contract_total(self) -> Mapping[QuotaKey, int]:
+        """What was promised over all brokers; empty where the topics have no leader or nobody knows the brokers."""
+        return {key: one.promised * one.ground.contract_times for key, one in self.targets.items() if one.ground.contract_times}
+
+    @property
+    def permitted_total(self) -> Mapping[QuotaKey, int]:
+        """What the numbers allow over all brokers: quota x brokers that lead."""
+        return {key: one.value * one.ground.leading_brokers for key, one in self.targets.items() if one.ground.leading_brokers}
+
+    def __str__(self) -> str:
+        rates = ", ".join([f"{KEY_WORDS[key]} {number_words(key, target.value)}" for key, target in self.targets.items()])
+        if self.spread is None:
+            return f"{rates} per broker"
+        if not self.spread.leaders:
+            return f"{rates} per broker; none of its topics has a leader now"
+        return f"{rates} per broker; {self.spread.leaders} partitions led by {self.spread.brokers} brokers, skew {self.spread.skew:.2f}"
 
 
-@dataclass(frozen=True, slots=True)
+NOTHING = Promise({})
+
+
+@value(frozen=True, slots=True)
 class Wanted:
-    """One entity that a tier or a default names. `taken_by` is the tier that named it first: then it is left alone here."""
+    """One entity that a tier or a default names, and what its promise stands on; `ground` None = nothing is promised.
+
+    `taken_by` is the tier that named it first: then it is left alone here. `default` has the rates of a default entity.
+    """
 
     entity: Entity
-    promise: Promise
+    ground: Ground | None
     tier: Tier | None = None
     member: Member | None = None
     taken_by: str | None = None
+    default: Mapping[QuotaKey, int] | None = None
 
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether no key is managed."""
+        if self.member is None or self.ground is None:
+            return not self.promise.keys
+        return self.member.contract is None or self.member.contract.is_empty
 
-NOTHING = Promise(frozenset(), {})
+    @property
+    def promise(self) -> Promise:
+        """Worked out when it is asked for: a pass looks at it once, and keeping it would cost more than making it again."""
+        ground, member = self.ground, self.member
+        if member is not None:
+            return promise_of(member.contract, ground)
+        if ground is None or self.default is None:
+            return NOTHING
+        return Promise({key: Target(rate, str(rate), rate, ground) for key, rate in self.default.items()})
 
 
 def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None) -> tuple[Wanted, ...]:
@@ -63,127 +128,57 @@ def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None) ->
 
     Unknown leaders (None) leave every key that depends on them without a target.
     """
-    promises = _Promises(policy.scaling, leaders)
-    owners: dict[Entity, str] = {}
-    wanted = [_wanted(tier, member, owners, promises=promises) for tier in tiers for member in tier.members]
-    for entity, values in policy.defaults.items():
-        if entity not in owners:
-            wanted.append(Wanted(entity, _default_promise(values)))
+    grounds = Grounds(leaders, policy.scaling)
+    owners: dict[Entity, Wanted] = {}
+    wanted = []
+    for tier in tiers:
+        for member in tier.members:
+            contract = member.contract
+            ground = grounds.of(contract.form if contract is not None else None, member.topics)
+            want = Wanted(member.entity, ground, tier, member)
+            owner = owners.setdefault(member.entity, want)
+            wanted.append(want if owner is want else _overlapping(want, owner))
+    wanted.extend(Wanted(entity, _DEFAULT, default=rates) for entity, rates in policy.defaults.items() if entity not in owners)
     return tuple(wanted)
 
 
-def _wanted(tier: Tier, member: Member, owners: dict[Entity, str], *, promises: "_Promises") -> Wanted:
-    owner = owners.get(member.entity)
-    if owner is not None:
-        return Wanted(member.entity, NOTHING, tier, member, owner)
-    owners[member.entity] = f"{tier.key}, member {member.name}"
-    return Wanted(member.entity, promises.of(member), tier, member)
+def _overlapping(want: Wanted, owner: Wanted) -> Wanted:
+    named = f"{owner.tier.key}, member {owner.member.name}" if owner.tier is not None and owner.member is not None else str(owner.entity)
+    return replace(want, ground=None, taken_by=named)
 
 
-def _default_promise(values: Mapping[QuotaKey, int]) -> Promise:
-    targets = {key: Target(value, str(value), f"default {value}") for key, value in values.items()}
-    return Promise(frozenset(targets), targets, values=dict(values))
+def promise_of(contract: Contract | None, ground: Ground | None) -> Promise:
+    """What a contract means there; without a ground nothing is promised, and no contract means unlimited."""
+    if ground is None:
+        return NOTHING
+    if contract is None:
+        return Promise({}, spread=ground.spread)
+    if not ground.known:
+        return Promise({}, _managed_keys(contract), ground.spread)
+    targets: dict[QuotaKey, Target] = {}
+    if contract.request_percentage is not None or contract.controller_mutations_per_second is not None:
+        targets |= {key: Target(rate, str(rate), rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None}
+    if (rate := contract.fetch_bytes_per_second) is not None:
+        targets[_CONSUMER] = _target(rate, ground)
+    if (rate := contract.produce_bytes_per_second) is not None:
+        targets[_PRODUCER] = _target(rate, ground)
+    return Promise(targets, _NO_KEYS, ground.spread, ground.certain)
 
 
-class _Promises:
-    """Contracts turned into promises on the leaders of this pass."""
-
-    def __init__(self, method: ScalingMethod, leaders: Leaders | None) -> None:
-        self._method = method
-        self._leaders = leaders
-
-    def of(self, member: Member) -> Promise:
-        leaders = self._leaders
-        spread = leaders.spread(member.topics) if member.topics and leaders is not None else None
-        if member.contract is None:
-            return Promise(frozenset(), {}, spread)
-        live_brokers = leaders.live_brokers if leaders is not None else None
-        return _promise(member.contract, _Footing(member.topics, spread, self._method, live_brokers))
+def _target(rate: int, ground: Ground) -> Target:
+    scale = ground.scale
+    number = rate if scale is None else scale.of(rate)
+    return Target(number, str(number), rate, ground)
 
 
-@dataclass(frozen=True, slots=True)
-class _Footing:
-    """What a contract stands on: topics and how their leaders lie (None = no topics, or unknown), and how it is scaled.
-
-    `live_brokers` None = brokers and leaders are unknown.
-    """
-
-    topics: tuple[str, ...]
-    spread: LeaderSpread | None
-    method: ScalingMethod
-    live_brokers: int | None
-
-    @property
-    def brokers(self) -> int:
-        """Over how many brokers traffic goes; partitions without a leader are expected to spread over those that live."""
-        live_brokers = self.live_brokers or 0
-        if self.spread is None:
-            return live_brokers
-        return self.spread.brokers or min(self.spread.leaderless, live_brokers)
-
-
-@lru_cache(maxsize=65536)
-def _promise(contract: Contract, footing: _Footing) -> Promise:
-    """A pure function of its arguments, kept from pass to pass: most promises do not change between two of them."""
-    promised, fixed = _byte_rates(contract), _fixed_targets(contract)
-    keys = frozenset(promised) | frozenset(fixed)
-    spread = footing.spread
-    unknown = footing.live_brokers is None or (spread is not None and spread.missing and not spread.topics)
-    if unknown and contract.form is not RateForm.PER_BROKER:
-        return Promise(keys, {}, spread)
-    targets = fixed | {key: _target(contract.form, rate, footing) for key, rate in promised.items()}
-    values = {key: target.value for key, target in targets.items()}
-    contract_total, permitted_total = _totals(contract.form, promised, values, footing=footing)
-    return Promise(keys, targets, spread, contract_total, permitted_total, values)
-
-
-def _target(form: RateForm, rate: int, footing: _Footing) -> Target:
-    if form is RateForm.PER_BROKER:
-        return Target(rate, str(rate), f"perBroker {rate}")
-    spread = footing.spread
-    certain = spread is None or spread.complete
-    if form is RateForm.TOTAL:
-        value = share_of_total(rate, footing.brokers)
-        return Target(value, str(value), f"total {rate}{_topics_in_basis(footing.topics)}", certain)
-    value = per_broker_rate(rate, spread or LeaderSpread(), method=footing.method)
-    return Target(value, str(value), f"perPartition {rate} {footing.method.value}{_topics_in_basis(footing.topics)}", certain)
-
-
-def _totals(
-    form: RateForm, promised: Mapping[QuotaKey, int], values: Mapping[QuotaKey, int], *, footing: _Footing
-) -> tuple[Mapping[QuotaKey, int], Mapping[QuotaKey, int]]:
-    """Promised and permitted over all brokers; empty where the topics have no leader or nobody knows the brokers."""
-    spread = footing.spread
-    brokers = (footing.live_brokers or 0) if spread is None else spread.brokers
-    if not brokers or (spread is None and form is not RateForm.TOTAL):
-        return {}, {}
-    times = {RateForm.TOTAL: 1, RateForm.PER_BROKER: brokers, RateForm.PER_PARTITION: spread.partitions if spread else 1}[form]
+def _fixed(contract: Contract) -> tuple[tuple[QuotaKey, int | None], ...]:
+    """The quotas that are the same number on every broker wherever the leaders are."""
     return (
-        {key: rate * times for key, rate in promised.items()},
-        {key: values[key] * brokers for key in promised},
+        (QuotaKey.REQUEST_PERCENTAGE, contract.request_percentage),
+        (QuotaKey.CONTROLLER_MUTATION_RATE, contract.controller_mutations_per_second),
     )
 
 
-def _byte_rates(contract: Contract) -> dict[QuotaKey, int]:
-    rates = {
-        QuotaKey.CONSUMER_BYTE_RATE: contract.fetch_bytes_per_second,
-        QuotaKey.PRODUCER_BYTE_RATE: contract.produce_bytes_per_second,
-    }
-    return {key: rate for key, rate in rates.items() if rate is not None}
-
-
-def _fixed_targets(contract: Contract) -> dict[QuotaKey, Target]:
-    """The quotas that are the same number on every broker wherever the leaders are."""
-    values = {
-        QuotaKey.REQUEST_PERCENTAGE: contract.request_percentage,
-        QuotaKey.CONTROLLER_MUTATION_RATE: contract.controller_mutations_per_second,
-    }
-    return {key: Target(value, str(value), f"perBroker {value}") for key, value in values.items() if value is not None}
-
-
-def _topics_in_basis(topics: tuple[str, ...]) -> str:
-    """The topics in an order of their own, so that reordering them is no new promise; a long list becomes its digest."""
-    if not topics:
-        return ""
-    names = ",".join(sorted(set(topics)))
-    return f" {names}" if len(names) <= _LONGEST_BASIS_TOPICS else f" sha256:{sha256(names.encode()).hexdigest()[:16]}"
+def _managed_keys(contract: Contract) -> frozenset[QuotaKey]:
+    rates = ((_CONSUMER, contract.fetch_bytes_per_second), (_PRODUCER, contract.produce_bytes_per_second))
+    return frozenset(key for key, rate in (*rates, *_fixed(contract)) if rate is not None)

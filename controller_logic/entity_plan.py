@@ -6,12 +6,15 @@ Whose entity it is, and whether it may be touched at all, is asked here; what th
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller_logic.desired import Promise
+from controller_logic.change_words import ChangeWords, first_words
+from controller_logic.desired import Promise, Target
 from controller_logic.key_step import Beneath, KeyRules, KeyStep, Standing, follow, give_back
-from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.quota_text import KEY_WORDS, quota_words
+from controller_logic.model import LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
+from controller_logic.value import value
 
+# an enum's member costs ten times as much to look up as a name of this module
+_REPAIRED, _FIRST_QUOTA, _FIRST_WRITE = Reason.REPAIRED, Reason.FIRST_QUOTA, WriteKind.FIRST
 _KIND_ORDER = {kind: place for place, kind in enumerate(WriteKind)}
 _KEY_ORDER = {key: place for place, key in enumerate(QuotaKey)}
 _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
@@ -19,27 +22,24 @@ _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
 BeneathKeys = Mapping[QuotaKey, Beneath]
 _NOTHING_BENEATH: BeneathKeys = {}
 
-_WHY = {
-    Reason.FIRST_QUOTA: "first quota of a member",
-    Reason.ADOPTED: "taken over from another writer, whose value is kept in the ledger",
-    Reason.CONTRACT_CHANGED: "the contract was changed",
-    Reason.LEADERS_MOVED: "partition leaders moved",
-    Reason.CONTRACT: "last step to the contract",
-    Reason.REPAIRED: "another writer changed it",
-    Reason.GIVEN_BACK: "given back as it was before Tidegate",
-}
 
-
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class EntityPlan:
     """What happens to one entity. `refused` says why it must not be touched at all; then there are no steps."""
 
     steps: tuple[KeyStep, ...] = ()
-    write: QuotaWrite | None = None
     refused: Reason | None = None
 
+    @property
+    def arrives(self) -> bool:
+        """Whether nothing is left to do for the entity once its write is applied."""
+        return self.refused is None and all(step.arrived for step in self.steps)
 
-IN_SYNC = EntityPlan()
+
+# the plan of an entity that stands, or will stand after its write, at what is promised: not a word need be said of it
+AS_PROMISED = EntityPlan()
+
+Planned = tuple[EntityPlan, QuotaWrite | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +63,22 @@ def plan_entity(
     may_give_back: bool,
     contended: bool,
     beneath: BeneathKeys = _NOTHING_BENEATH,
-) -> EntityPlan:
-    """The next steps of one entity. Foreign content, another policy's record and a contended entity are left as they are.
+) -> Planned:
+    """The next steps of one entity, and the write that makes them.
+
+    Foreign content, another policy's record and a contended entity are left as they are.
 
     `beneath` holds what default entities say for the same bucket, per byte-rate key.
     """
     if stored.problem is not None:
-        return EntityPlan(refused=Reason.FOREIGN_CONTENT)
+        return EntityPlan(refused=Reason.FOREIGN_CONTENT), None
     if stored.ledger is not None and not is_ours(stored, rules.policy):
-        return EntityPlan(refused=Reason.CLUSTER_ALREADY_MANAGED)
+        return EntityPlan(refused=Reason.CLUSTER_ALREADY_MANAGED), None
     entries = stored.ledger.entries if stored.ledger is not None else _NO_ENTRIES
     if contended:
-        return EntityPlan(refused=Reason.CONTENDED)
+        return EntityPlan(refused=Reason.CONTENDED), None
+    if promise.certain and promise.targets and not (stored.values or entries or beneath):
+        return AS_PROMISED, _first_quota(stored, promise.targets, rules)
     steps = [
         follow(Standing(key, stored.values.get(key), entries.get(key), beneath.get(key)), target, rules.keys)
         for key, target in promise.targets.items()
@@ -83,24 +87,37 @@ def plan_entity(
         if key not in promise.keys:
             standing = Standing(key, stored.values.get(key), entry, beneath.get(key))
             steps.append(give_back(standing, rules.keys) if may_give_back else _held_back(standing))
-    return EntityPlan(tuple(steps), _write(stored, steps, entries, policy=rules.policy))
+    return EntityPlan(tuple(steps)), _write(stored, steps, entries, policy=rules.policy)
+
+
+def _first_quota(stored: StoredQuota, targets: Mapping[QuotaKey, Target], rules: EntityRules) -> QuotaWrite:
+    """Where nothing stands and nothing is known, every key is set at once: the same as `follow` says key by key.
+
+    A cluster that Tidegate meets for the first time has thousands of these.
+    """
+    texts: dict[QuotaKey, str | None] = {}
+    entries: dict[QuotaKey, LedgerEntry] = {}
+    for key, target in targets.items():
+        texts[key] = target.text
+        entries[key] = LedgerEntry(None, target.text, None, rules.keys.now_seconds, _FIRST_QUOTA, target.basis)
+    record = LedgerRecord(stored.entity, rules.policy.key, rules.policy.uid, entries)
+    return QuotaWrite(stored.entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, charged=False)
 
 
 def _held_back(standing: Standing) -> KeyStep:
     return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, Reason.REMOVAL_HELD, arrived=False)
 
 
-def forget(stored: StoredQuota) -> EntityPlan:
+def forget(stored: StoredQuota) -> QuotaWrite:
     """Drop the ledger record and leave the quota as it is."""
     message = f"{stored.entity}: the quota stays as it is and is no longer recorded as Tidegate's"
-    write = QuotaWrite(stored.entity, {}, stored, None, WriteKind.RECORD, Reason.GIVEN_BACK, message, charged=False)
-    return EntityPlan(write=write)
+    return QuotaWrite(stored.entity, {}, stored, None, WriteKind.RECORD, Reason.GIVEN_BACK, message, charged=False)
 
 
 def has_arrived(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
     """Whether every key stands exactly as we wrote it and as it should be: the usual case, so it is looked for first."""
     targets, ledger = promise.targets, stored.ledger
-    if stored.problem is not None or len(promise.keys) != len(targets):
+    if stored.problem is not None or promise.unknown:
         return False
     if ledger is None:
         return not targets
@@ -114,20 +131,30 @@ def has_arrived(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
 
 
 def _write(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey, LedgerEntry], *, policy: Policy) -> QuotaWrite | None:
-    active = [step for step in steps if step.kind is not None]
+    active = tuple([step for step in steps if step.kind is not None])
     if not active:
         return None
-    lead = min(active, key=_importance)
+    lead, reason, charged, mute_seconds = active[0], None, False, 0.0
+    values: dict[QuotaKey, str | None] = {}
+    for step in active:
+        if step.kind is not lead.kind or step.because is not lead.because:
+            lead = min(lead, step, key=_importance)
+        if step.text != step.seen:
+            values[step.key] = step.text
+        if step.because is _REPAIRED:
+            reason = _REPAIRED
+        charged = charged or step.charged
+        mute_seconds = max(mute_seconds, step.predicted_mute_seconds)
     return QuotaWrite(
-        entity=stored.entity,
-        values={step.key: step.text for step in active if step.changes_quota},
-        seen=stored,
-        ledger=_record(stored, steps, entries, policy=policy),
-        kind=lead.kind or WriteKind.RECORD,
-        reason=Reason.REPAIRED if any(step.because is Reason.REPAIRED for step in active) else lead.because,
-        message=f"{stored.entity}: {_words(active)}",
-        charged=any(step.charged for step in active),
-        predicted_mute_seconds=max(step.predicted_mute_seconds for step in active),
+        stored.entity,
+        values,
+        stored,
+        _record(stored, steps, entries, policy=policy),
+        lead.kind or WriteKind.RECORD,
+        reason or lead.because,
+        ChangeWords(active),
+        charged,
+        mute_seconds,
     )
 
 
@@ -144,38 +171,3 @@ def _record(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey
         else:
             after[step.key] = step.entry
     return LedgerRecord(stored.entity, policy.key, policy.uid, after) if after else None
-
-
-def _words(steps: list[KeyStep]) -> str:
-    """What happens to each key, and then why; keys of which the same is to be said share one explanation."""
-    explained: dict[str, list[str]] = {}
-    for step in steps:
-        explained.setdefault(_why(step), []).append(_change_words(step))
-    return "; ".join(f"{' and '.join(changes)}{why}" for why, changes in explained.items())
-
-
-def _change_words(step: KeyStep) -> str:
-    if not step.changes_quota:
-        return f"{KEY_WORDS[step.key]} stays {quota_words(step.key, step.text)}"
-    return f"{KEY_WORDS[step.key]} from {quota_words(step.key, step.seen)} to {quota_words(step.key, step.text)}"
-
-
-def _why(step: KeyStep) -> str:
-    if not step.changes_quota:
-        return f", {_record_words(step)}"
-    if step.due_in_seconds is not None:
-        return f" per broker, one step on its way down, next in {step.due_in_seconds:.0f} s"
-    if step.predicted_mute_seconds:
-        return f" per broker, {_WHY[step.because]}; a busy client may be muted for up to {step.predicted_mute_seconds:.1f} s"
-    return f" per broker, {_WHY[step.because]}{_unguarded_words(step)}"
-
-
-def _record_words(step: KeyStep) -> str:
-    return "no longer recorded as Tidegate's" if step.entry is None else "recorded as Tidegate's from now on"
-
-
-def _unguarded_words(step: KeyStep) -> str:
-    """A quota where none was in force cannot be stepped down to: nobody knows yet what its clients send."""
-    if step.seen is not None or step.key not in BYTE_RATE_KEYS:
-        return ""
-    return "; set at once, since no rate was in force to step down from"

@@ -14,6 +14,7 @@ from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, QuotaKey, WriteK
 from controller_logic.mute_guard import MuteGuard, Step
 from controller_logic.quota_text import enforced_rate, number_of, same_quota
 from controller_logic.reasons import Reason
+from controller_logic.value import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Beneath:
     entry: LedgerEntry | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Standing:
     """One key as it stands: its text in Kafka (None = none), our ledger entry, and what a default entity says instead."""
 
@@ -69,7 +70,7 @@ class Standing:
         return enforced_rate(before)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class KeyStep:
     """One key after the pass. `kind` None = nothing is written for it.
 

@@ -11,13 +11,13 @@ Nothing here knows what stands in Kafka or when a number may be lowered.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
-from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, Topology
+from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, TopicLeaders, Topology
+from controller_logic.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LeaderSpread:
     """How the leaders of a member's topics lie on the brokers.
 
@@ -92,43 +92,62 @@ class Leaders:
 
     def _count(self, names: Iterable[str], missing: tuple[str, ...]) -> LeaderSpread:
         topics = [self._topics[name] for name in names]
-        if len(topics) == 1:
-            led = topics[0].leaders
-        else:
-            led = {}
-            for topic in topics:
-                for broker, leaders in topic.leaders.items():
-                    led[broker] = led.get(broker, 0) + leaders
-        counts = [leaders for leaders in led.values() if leaders > 0]
         leaderless = sum([topic.leaderless for topic in topics])
+        led = _leaders_by_broker(topics).values()
+        counts = [leaders for leaders in led if leaders > 0] if 0 in led else led
         if not counts:
             return LeaderSpread(topics=len(topics), leaderless=leaderless, missing=missing)
         return LeaderSpread(len(topics), sum(counts), len(counts), max(counts), min(counts), leaderless, missing)
 
 
-def per_broker_rate(bytes_per_second_per_partition: int, spread: LeaderSpread, *, method: ScalingMethod) -> int:
-    """The native quota in bytes per second for a promise per partition.
+def _leaders_by_broker(topics: Sequence[TopicLeaders]) -> Mapping[int, int]:
+    if len(topics) == 1:
+        return topics[0].leaders
+    led: dict[int, int] = {}
+    for topic in topics:
+        if led:
+            for broker, leaders in topic.leaders.items():
+                led[broker] = led.get(broker, 0) + leaders
+        else:
+            led |= topic.leaders
+    return led
+
+
+@value(frozen=True, slots=True)
+class Scale:
+    """From a promised rate to the native quota: `times` the rate over `parts`, rounded up, within Kafka's bounds."""
+
+    times: int
+    parts: int = 1
+
+    def of(self, bytes_per_second: int) -> int:
+        scaled = -(-bytes_per_second * self.times // self.parts)
+        return scaled if MIN_BYTE_RATE <= scaled <= MAX_BYTE_RATE else within_bounds(scaled)
+
+
+def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
+    """What a promise per partition is multiplied by.
 
     Nobody leads: the promise x 1, never 0, because stale clients still send and 0 means unlimited to Kafka.
     """
-    promise = bytes_per_second_per_partition
     if not spread.leaders:
-        return within_bounds(promise)
+        return Scale(1)
     match method:
         case ScalingMethod.MAX:
-            scaled = promise * spread.largest
+            return Scale(spread.largest)
         case ScalingMethod.MIN:
-            scaled = promise * spread.smallest
+            return Scale(spread.smallest)
         case ScalingMethod.MEAN:
-            scaled = -(-promise * spread.partitions // spread.brokers)
-    return within_bounds(scaled)
+            return Scale(spread.partitions, spread.brokers)
 
 
-def share_of_total(total_bytes_per_second: int, brokers: int) -> int:
-    """The native quota in bytes per second for a promised total over this many brokers; with none, the whole total."""
-    return within_bounds(-(-total_bytes_per_second // max(1, brokers)))
+def share_scale(brokers: int) -> Scale:
+    """What a promised total is multiplied by: its share on each of this many brokers; with none, the whole total."""
+    return Scale(1, max(1, brokers))
 
 
 def within_bounds(bytes_per_second: int) -> int:
     """The nearest rate that Kafka throttles on (1024 B/s) and that survives as a double (2^53 - 1)."""
-    return min(max(bytes_per_second, MIN_BYTE_RATE), MAX_BYTE_RATE)
+    if bytes_per_second < MIN_BYTE_RATE:
+        return MIN_BYTE_RATE
+    return bytes_per_second if bytes_per_second < MAX_BYTE_RATE else MAX_BYTE_RATE

@@ -1,59 +1,27 @@
-"""The words of the control pass as frozen dataclasses: what is declared, what is observed, what is written.
+"""The words of the control pass as immutable values: what is declared, what is observed, what is written.
 
 Byte rates are integers in bytes per second and always per broker unless the name says otherwise; times are
 seconds since the epoch as the caller's clock gave them. Nothing here computes: see the modules named after
 each step. Mappings are treated as immutable by everybody. What a pass decides and remembers is in `decision.py`.
+
+What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import StrEnum
 
+from controller_logic.entity import Default as Default
+from controller_logic.entity import Entity as Entity
+from controller_logic.entity import EntityPart as EntityPart
 from controller_logic.reasons import Reason
+from controller_logic.value import value
 
 MAX_BYTE_RATE = 2**53 - 1
 MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.6)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
-
-
-class Default(Enum):
-    """Kafka's default entity, as a value of its own, so that a real user called `<default>` stays a plain string."""
-
-    DEFAULT = "<default>"
-
-
-EntityPart = str | Default | None
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """Whom a quota is for: a user, a client id, or the pair; each may be Kafka's default entity; None = not part of it."""
-
-    user: EntityPart = None
-    client_id: EntityPart = None
-
-    def __post_init__(self) -> None:
-        if self.user is None and self.client_id is None:
-            raise ValueError("an entity needs a user, a client id, or both")
-        if self.user == "" or self.client_id == "":
-            raise ValueError("an entity's user and client id must not be empty")
-
-    def __str__(self) -> str:
-        parts = (("user", self.user), ("client-id", self.client_id))
-        return ", ".join(f"{name}={part.value if isinstance(part, Default) else part}" for name, part in parts if part is not None)
-
-    @property
-    def sort_key(self) -> tuple[tuple[int, str], tuple[int, str]]:
-        """A total order: absent, then default, then names; a user comes before the same user's clients."""
-        return (_part_key(self.user), _part_key(self.client_id))
-
-
-def _part_key(part: EntityPart) -> tuple[int, str]:
-    if part is None:
-        return (0, "")
-    return (1, "") if isinstance(part, Default) else (2, part)
 
 
 class QuotaKey(StrEnum):
@@ -115,6 +83,12 @@ class Contract:
     produce_bytes_per_second: int | None = None
     request_percentage: int | None = None
     controller_mutations_per_second: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it promises nothing at all: then it limits nothing."""
+        byte_rates = self.fetch_bytes_per_second is not None or self.produce_bytes_per_second is not None
+        return not byte_rates and self.request_percentage is None and self.controller_mutations_per_second is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +171,7 @@ class Topology:
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LedgerEntry:
     """What we know of one quota key that we wrote.
 
@@ -214,7 +188,7 @@ class LedgerEntry:
     basis: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LedgerRecord:
     """Proof of ownership for one entity: which policy wrote which keys, and what was there before."""
 
@@ -280,12 +254,13 @@ class WriteKind(StrEnum):
     RECORD = "Record"  # the quota is right already; only the ledger learns that it is ours
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class QuotaWrite:
     """One entity's next write: quota keys and ledger together, or nothing.
 
     `values` has only the keys to change: exact text, or None to remove the key. `seen` is what the decision was made
     on; the store writes only if both versions are still the same. `ledger` is the record after the write (None = delete it).
+    `wording` is what `message` says: the text, or who puts it together when somebody reads it.
     """
 
     entity: Entity
@@ -294,6 +269,11 @@ class QuotaWrite:
     ledger: LedgerRecord | None
     kind: WriteKind
     reason: Reason
-    message: str
+    wording: "str | Callable[[QuotaWrite], str]"
     charged: bool
     predicted_mute_seconds: float = 0.0
+
+    @property
+    def message(self) -> str:
+        """What changes, from what to what and why, for people."""
+        return self.wording if isinstance(self.wording, str) else self.wording(self)

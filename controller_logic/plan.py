@@ -10,7 +10,7 @@ from controller_logic import contention, removal
 from controller_logic.common_ground import CommonGround
 from controller_logic.decision import Memory, Note, Repairs
 from controller_logic.desired import NOTHING, Promise, Wanted
-from controller_logic.entity_plan import IN_SYNC, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
+from controller_logic.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
 from controller_logic.key_step import KeyRules, is_disturbed
 from controller_logic.model import DeletionPolicy, Entity, Policy, QuotaWrite, StoredQuota
 from controller_logic.mute_guard import MuteGuard
@@ -22,16 +22,17 @@ _UNREAD = EntityPlan(refused=Reason.ZOOKEEPER_UNREACHABLE)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every entity that is wanted or in the ledger, with what happens to it; `repairs` is the memory of contention."""
+    """What happens to every entity that will not stand as promised, and every write; `repairs` is the memory of contention.
+
+    `managed` counts those that have, or would have, a quota of ours, and those that are given back.
+    """
 
     entities: Mapping[Entity, EntityPlan]
+    writes: Mapping[Entity, QuotaWrite] = field(default_factory=dict)
+    managed: int = 0
     notes: tuple[Note, ...] = ()
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
     confirmed_removals: frozenset[Entity] = frozenset()
-
-    @property
-    def writes(self) -> list[QuotaWrite]:
-        return [plan.write for plan in self.entities.values() if plan.write is not None]
 
 
 def rules_of(policy: Policy, now_seconds: float) -> EntityRules:
@@ -43,54 +44,87 @@ def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[E
     return {entity: stored for entity, stored in quotas.items() if stored.ledger is not None and is_ours(stored, policy)}
 
 
+class _Planner:
+    """Plans one entity after the other under what holds for all of them in this pass; `count` counts them."""
+
+    def __init__(self, rules: EntityRules, repairs: Mapping[Entity, Repairs], ground: CommonGround) -> None:
+        self._rules = rules
+        self._repairs = repairs
+        self._ground = ground
+        self.entities: dict[Entity, EntityPlan] = {}
+        self.writes: dict[Entity, QuotaWrite] = {}
+        self.count = 0
+
+    def plan(self, stored: StoredQuota, promise: Promise, *, may_give_back: bool) -> None:
+        """Plan this one, and keep what has to be said of it and written for it."""
+        entity = stored.entity
+        contended = entity in self._repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
+        beneath = self._ground.beneath(entity)
+        plan, write = plan_entity(stored, promise, self._rules, may_give_back=may_give_back, contended=contended, beneath=beneath)
+        self.keep(entity, plan)
+        if write is not None:
+            self.writes[entity] = write
+
+    def keep(self, entity: Entity, plan: EntityPlan) -> None:
+        self.count += 1
+        if plan is not AS_PROMISED:
+            self.entities[entity] = plan
+
+    def _is_suspended(self, entity: Entity) -> bool:
+        return contention.is_suspended(self._repairs[entity], now_seconds=self._rules.keys.now_seconds)
+
+
 def make_plan(
-    wanted: Iterable[Wanted], quotas: Mapping[Entity, StoredQuota], policy: Policy, *, memory: Memory, now_seconds: float
+    wanted: Iterable[Wanted],
+    ours: Mapping[Entity, StoredQuota],
+    quotas: Mapping[Entity, StoredQuota],
+    *,
+    policy: Policy,
+    memory: Memory,
+    now_seconds: float,
 ) -> Plan:
-    """Plan every entity that is wanted, then those that only the ledger knows any more, which are given back."""
-    promises = {want.entity: want.promise for want in wanted if want.taken_by is None}
-    ours = our_entities(quotas, policy)
-    rules = rules_of(policy, now_seconds)
-    leaving = removal.leaving_entities(ours, {entity: promise.keys for entity, promise in promises.items()})
-    judged = removal.judge(policy, leaving, len(ours), memory)
-    repairs = _reviewed_repairs(promises, quotas, memory, now_seconds=now_seconds)
-    ground = CommonGround(quotas, policy, promises)
-    entities: dict[Entity, EntityPlan] = {}
-    for entity in (*promises, *(entity for entity in ours if entity not in promises)):
-        stored, promise = quotas.get(entity), promises.get(entity, NOTHING)
+    """Plan every entity that does not stand as promised, then those that would lose a key: they are all counted first."""
+    named = {want.entity: want for want in wanted if want.taken_by is None}
+    repairs = _reviewed_repairs(named, quotas, memory, now_seconds=now_seconds)
+    planner = _Planner(rules_of(policy, now_seconds), repairs, CommonGround(quotas, policy, named))
+    losing = [(stored, NOTHING) for entity, stored in ours.items() if entity not in named and not has_arrived(stored, NOTHING, policy)]
+    settled = 0
+    for entity, want in named.items():
+        stored, promise = quotas.get(entity), want.promise
         if stored is None:
-            entities[entity] = _UNREAD
+            planner.keep(entity, _UNREAD)
         elif has_arrived(stored, promise, policy):
-            entities[entity] = IN_SYNC
+            settled += bool(promise.targets)
+        elif entity in ours and removal.loses_a_key(stored, promise):
+            losing.append((stored, promise))
         else:
-            suspended = entity in repairs and contention.is_suspended(repairs[entity], now_seconds=now_seconds)
-            entities[entity] = plan_entity(
-                stored,
-                promise,
-                rules,
-                may_give_back=entity not in judged.held,
-                contended=suspended and _needs_repair(stored, promise),
-                beneath=ground.beneath(entity),
-            )
+            planner.plan(stored, promise, may_give_back=True)
+    judged = removal.judge(policy, removal.leaving_entities(losing), len(ours), memory)
+    for stored, promise in losing:
+        planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
     notes = (judged.note,) if judged.note is not None else ()
-    return Plan(entities, (*notes, *_entity_notes(entities, quotas)), repairs, judged.confirmed)
+    notes = (*notes, *_entity_notes(planner.entities, quotas))
+    return Plan(planner.entities, planner.writes, settled + planner.count, notes, repairs, judged.confirmed)
 
 
-def deletion_plan(quotas: Mapping[Entity, StoredQuota], policy: Policy, *, memory: Memory, now_seconds: float) -> Plan:
+def deletion_plan(
+    ours: Mapping[Entity, StoredQuota], quotas: Mapping[Entity, StoredQuota], *, policy: Policy, memory: Memory, now_seconds: float
+) -> Plan:
     """What a policy that is being deleted still has to do: give everything back, or with Keep only forget its records."""
     if policy.deletion is DeletionPolicy.RESTORE:
-        return make_plan((), quotas, policy, memory=memory, now_seconds=now_seconds)
-    return Plan({entity: forget(stored) for entity, stored in our_entities(quotas, policy).items()})
+        return make_plan((), ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
+    return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
 
 
 def _reviewed_repairs(
-    promises: Mapping[Entity, Promise], quotas: Mapping[Entity, StoredQuota], memory: Memory, *, now_seconds: float
+    named: Mapping[Entity, Wanted], quotas: Mapping[Entity, StoredQuota], memory: Memory, *, now_seconds: float
 ) -> dict[Entity, Repairs]:
     kept: dict[Entity, Repairs] = {}
     for entity, repairs in memory.repairs.items():
         stored = quotas.get(entity)
-        if stored is None or entity not in promises:
+        if stored is None or entity not in named:
             continue
-        after = contention.reviewed(repairs, disturbed=_needs_repair(stored, promises[entity]), now_seconds=now_seconds)
+        after = contention.reviewed(repairs, disturbed=_needs_repair(stored, named[entity].promise), now_seconds=now_seconds)
         if after is not None:
             kept[entity] = after
     return kept

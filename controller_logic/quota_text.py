@@ -59,6 +59,11 @@ def rate_words(bytes_per_second: int) -> str:
     return f"{bytes_per_second / _KILO:.1f} kB/s"
 
 
+def number_words(key: QuotaKey, number: int) -> str:
+    """One number for people, without its canonical integer."""
+    return rate_words(number) if key in BYTE_RATE_KEYS else quota_words(key, str(number))
+
+
 def quota_words(key: QuotaKey, text: str | None) -> str:
     """One stored value for people; byte rates with the canonical integer in parentheses; absent is "unlimited"."""
     if text is None:

@@ -4,11 +4,12 @@ What is being given back in steps already was decided earlier and is never held 
 not capped, because deleting it is explicit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller_logic.decision import Memory, Note
-from controller_logic.model import Entity, Policy, QuotaKey, StoredQuota
+from controller_logic.desired import Promise
+from controller_logic.model import Entity, Policy, StoredQuota
 from controller_logic.reasons import Reason
 
 
@@ -34,15 +35,18 @@ def judge(policy: Policy, leaving: frozenset[Entity], managed: int, memory: Memo
     return Removal(held=leaving, note=_held_note(policy, len(leaving), managed))
 
 
-def leaving_entities(ours: Mapping[Entity, StoredQuota], wanted_keys: Mapping[Entity, frozenset[QuotaKey]]) -> frozenset[Entity]:
-    """The entities with a key of ours that nobody wants any more and that is not on its way back already."""
-    nothing: frozenset[QuotaKey] = frozenset()
+def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
+    """Whether the ledger has a key that nobody wants any more."""
+    return stored.ledger is not None and not stored.ledger.entries.keys() <= promise.keys
+
+
+def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset[Entity]:
+    """Those of the entities that lose a key of ours for which it is new: no such key is on its way back already."""
     leaving = []
-    for entity, stored in ours.items():
+    for stored, promise in losing:
         entries = stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
-        unwanted = entries.keys() - wanted_keys.get(entity, nothing)
-        if unwanted and any(entries[key].reason is not Reason.GIVEN_BACK for key in unwanted):
-            leaving.append(entity)
+        if any(entries[key].reason is not Reason.GIVEN_BACK for key in entries.keys() - promise.keys):
+            leaving.append(stored.entity)
     return frozenset(leaving)
 
 

@@ -7,22 +7,30 @@ from dataclasses import replace
 import pytest
 
 from controller_logic.decision import Decision, MemberReport, MemberState, Note
+from controller_logic.leader_scaling import Leaders
 from controller_logic.model import (
+    Contract,
     Default,
     Entity,
     Hold,
     LedgerEntry,
     LedgerRecord,
     Level,
+    Member,
     Mode,
     Observation,
     Policy,
     QuotaKey,
     QuotaWrite,
+    RateForm,
+    ScalingMethod,
     StoredQuota,
+    Tier,
+    TopicLeaders,
     Topology,
     WriteKind,
 )
+from controller_logic.promise_ground import Grounds
 from controller_logic.reasons import Reason
 from tidegate.commands.page import ExitCode, Page
 from tidegate.commands.plan_document import entity_document, plan_document
@@ -34,21 +42,14 @@ ALICE = Entity(user="alice")
 STORED = StoredQuota(ALICE, {FETCH: "10000000", PRODUCE: "5000000"}, version=3)
 POLICY = Policy(key="streaming/orders", uid="u1")
 OBSERVATION = Observation(1000.0, POLICY, (), Topology(1000.0, frozenset({1, 2}), {}), {ALICE: STORED})
+ORDERS = Member("orders", ALICE, ("orders",), Contract(RateForm.PER_PARTITION, 10_000_000, 2_500_000))
+TWO_LEADERS_AND_ONE = Topology(1000.0, frozenset({1, 2}), {"orders": TopicLeaders({1: 2, 2: 1})})
 REPORT = MemberReport(
-    tier_key="streaming/core",
-    member_name="orders",
-    entity=ALICE,
-    level=Level.L1,
-    state=MemberState.CONTRACT,
-    reason=Reason.CONTRACT,
-    message="as promised",
-    leaders=3,
-    leading_brokers=2,
-    leader_skew=4 / 3,
-    quota={FETCH: 20_000_000, PRODUCE: 5_000_000},
-    target={FETCH: 20_000_000, PRODUCE: 5_000_000},
-    contract_total={FETCH: 30_000_000},
-    permitted_total={FETCH: 40_000_000},
+    Tier("streaming/core", Level.L1, (ORDERS,)),
+    ORDERS,
+    Grounds(Leaders(TWO_LEADERS_AND_ONE), ScalingMethod.MAX).of(RateForm.PER_PARTITION, ORDERS.topics),
+    MemberState.CONTRACT,
+    Reason.CONTRACT,
 )
 RAISE = QuotaWrite(
     entity=ALICE,
@@ -57,7 +58,7 @@ RAISE = QuotaWrite(
     ledger=LedgerRecord(ALICE, POLICY.key, POLICY.uid, {FETCH: LedgerEntry(None, "20000000", "10000000", 1000.0, Reason.LEADERS_MOVED)}),
     kind=WriteKind.RECOVERY,
     reason=Reason.LEADERS_MOVED,
-    message="2 of 3 partitions are led by broker 1",
+    wording="2 of 3 partitions are led by broker 1",
     charged=False,
 )
 DECISION = Decision(writes=(RAISE,), members=(REPORT,), managed=1)
@@ -102,7 +103,13 @@ def test_a_hold_is_said_before_anything_else_is_promised() -> None:
 
 
 def test_a_member_that_is_left_alone_is_named_with_its_message() -> None:
-    overlap = replace(REPORT, member_name="twin", state=MemberState.OVERLAPPING, message="user=alice is in streaming/core already")
+    overlap = replace(
+        REPORT,
+        member=replace(ORDERS, name="twin"),
+        ground=None,
+        state=MemberState.OVERLAPPING,
+        wording="user=alice is in streaming/core already",
+    )
     text = shown(Decision(writes=(RAISE,), members=(REPORT, overlap), managed=1))
     assert "streaming/core / twin (Overlapping): user=alice is in streaming/core already" in text
     assert text.count("user=alice ") == 2  # its one row, and the sentence
@@ -112,7 +119,7 @@ def test_notes_are_part_of_the_plan() -> None:
     assert "RemovalHeld: 9 of 10 quotas" in shown(Decision(notes=(Note(Reason.REMOVAL_HELD, "9 of 10 quotas would be given back"),)))
 
 
-STEPPING = replace(REPORT, state=MemberState.STEPPING, target={FETCH: 1_000_000})
+STEPPING = replace(REPORT, state=MemberState.STEPPING, in_force={FETCH: 30_000_000})
 PAUSED = Hold(Reason.PAUSED, "paused", 0.0)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.leader_scaling import Leaders, LeaderSpread, per_broker_rate, share_of_total
+from controller_logic.leader_scaling import Leaders, LeaderSpread, partition_scale, share_scale
 from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, TopicLeaders
 from tests.unit.controller_logic.worlds import MB, topology
 
@@ -29,7 +29,7 @@ def spread_of(led: dict[int, int]) -> LeaderSpread:
     ],
 )
 def test_a_promise_per_partition_becomes_one_number_per_broker(led: dict[int, int], method: ScalingMethod, expected: int) -> None:
-    assert per_broker_rate(10 * MB, spread_of(led), method=method) == expected * MB
+    assert partition_scale(spread_of(led), method).of(10 * MB) == expected * MB
 
 
 @pytest.mark.parametrize(
@@ -69,26 +69,26 @@ def test_a_named_topic_that_does_not_exist_is_missing_once() -> None:
 
 def test_leaderless_partitions_count_for_the_mean_and_make_the_spread_incomplete() -> None:
     spread = Leaders(topology({"t": TopicLeaders({1: 1, 2: 1}, leaderless=1)})).spread(("t",))
-    assert per_broker_rate(10 * MB, spread, method=ScalingMethod.MEAN) == 15 * MB
+    assert partition_scale(spread, ScalingMethod.MEAN).of(10 * MB) == 15 * MB
     assert not spread.complete
 
 
 @given(spreads, promises)
 def test_mean_permits_the_promise_and_less_than_a_byte_per_broker_more(led: dict[int, int], promise: int) -> None:
-    permitted = per_broker_rate(promise, spread_of(led), method=ScalingMethod.MEAN) * len(led)
+    permitted = partition_scale(spread_of(led), ScalingMethod.MEAN).of(promise) * len(led)
     promised = promise * sum(led.values())
     assert promised <= permitted < promised + len(led)
 
 
 @given(spreads, promises)
 def test_max_never_gives_a_broker_less_than_its_share(led: dict[int, int], promise: int) -> None:
-    value = per_broker_rate(promise, spread_of(led), method=ScalingMethod.MAX)
+    value = partition_scale(spread_of(led), ScalingMethod.MAX).of(promise)
     assert value == max(promise * leaders for leaders in led.values())
 
 
 @given(spreads, promises)
 def test_min_never_gives_a_broker_more_than_its_share(led: dict[int, int], promise: int) -> None:
-    value = per_broker_rate(promise, spread_of(led), method=ScalingMethod.MIN)
+    value = partition_scale(spread_of(led), ScalingMethod.MIN).of(promise)
     assert all(value <= promise * leaders for leaders in led.values())
 
 
@@ -98,18 +98,18 @@ def test_more_leaders_on_a_broker_never_lower_the_number(
 ) -> None:
     broker = data.draw(st.sampled_from(sorted(led)))
     grown = {**led, broker: led[broker] + more}
-    assert per_broker_rate(promise, spread_of(grown), method=method) >= per_broker_rate(promise, spread_of(led), method=method)
+    assert partition_scale(spread_of(grown), method).of(promise) >= partition_scale(spread_of(led), method).of(promise)
 
 
 @given(spreads, st.integers(1, 2**60), st.sampled_from(ScalingMethod))
 def test_every_number_is_one_that_kafka_throttles_on(led: dict[int, int], promise: int, method: ScalingMethod) -> None:
-    assert MIN_BYTE_RATE <= per_broker_rate(promise, spread_of(led), method=method) <= MAX_BYTE_RATE
+    assert MIN_BYTE_RATE <= partition_scale(spread_of(led), method).of(promise) <= MAX_BYTE_RATE
 
 
 @given(st.integers(MIN_BYTE_RATE * 100, 2**50), st.integers(1, 100))
 def test_shares_of_a_total_add_up_to_it(total: int, brokers: int) -> None:
-    assert total <= share_of_total(total, brokers) * brokers < total + brokers
+    assert total <= share_scale(brokers).of(total) * brokers < total + brokers
 
 
 def test_a_total_over_no_broker_is_the_total() -> None:
-    assert share_of_total(5000, 0) == 5000
+    assert share_scale(0).of(5000) == 5000
