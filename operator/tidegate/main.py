@@ -47,9 +47,9 @@ class Operator:
         kubernetes = KubernetesClient(self._api_client, settings.identity)
         writer = StatusWriter(kubernetes)
         self.cache = ResourceCache(self._wake, forget=writer.forget)
-        hands = ThreadPoolExecutor(_REPORTS_AT_ONCE, "reports")
+        self._hands = ThreadPoolExecutor(_REPORTS_AT_ONCE, "reports")
         recorder = EventRecorder(kubernetes)
-        publisher = KubernetesPublisher(writer, recorder, cache=self.cache, telemetry=self.telemetry, executor=hands)
+        publisher = KubernetesPublisher(writer, recorder, cache=self.cache, telemetry=self.telemetry, executor=self._hands)
         clock = Clock()
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
         self.world = World(settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster)
@@ -66,6 +66,11 @@ class Operator:
                     error.reason,
                     f"Kubernetes does not serve {kind.plural}.{kind.group}. Install the CRDs (kubectl apply -f crds/) and start again.",
                 ) from error
+
+    def stop(self) -> None:
+        """Let every policy finish its batch. Reports that still wait then are dropped: the process would not end before them."""
+        self.manager.stop()
+        self._hands.shutdown(wait=False, cancel_futures=True)
 
     def _wake(self) -> None:
         self.manager.wake()
@@ -89,7 +94,7 @@ def run(settings: Settings) -> None:
     try:
         _run_kopf(operator)
     finally:
-        operator.manager.stop()
+        operator.stop()
         if metrics is not None:
             metrics.close()
         log.info("Operator stopped", identity=settings.identity)

@@ -1,10 +1,13 @@
 """Delivers reports to Kubernetes: statuses through the status writer, Events through the recorder.
 
-It decides nothing about what is said. A world that is away costs a log line; the next pass sends what is still missing.
+It decides nothing about what is said. A world that is away costs a log line and one time limit, not one for every object; the next pass
+sends what is still missing.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -12,7 +15,7 @@ import structlog
 from tidegate.control.report import Report
 from tidegate.control.translate import object_key
 from tidegate.control.verdict import Verdict
-from tidegate.errors import TidegateError
+from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable
 from tidegate.kube.api import EventType, ObjectRef
 from tidegate.kube.cache import ResourceCache
 from tidegate.kube.event_recorder import EventRecorder
@@ -43,12 +46,15 @@ class KubernetesPublisher:
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
         """See Publisher. All statuses come before the first Event: they are what people and Argo CD wait for."""
-        stood = list(self._map(self._put, [report for report in reports if report.status is not None]))
+        away = threading.Event()
+        stood = list(self._map(partial(self._put, away), [report for report in reports if report.status is not None]))
         list(self._map(self._tell, reports))
         return frozenset(uid for uid in stood if uid is not None)
 
-    def _put(self, report: Report) -> str | None:
-        """Write the status; the object's uid when there was nothing to write."""
+    def _put(self, away: threading.Event, report: Report) -> str | None:
+        """Write the status, unless Kubernetes was found to be `away`; the object's uid when there was nothing to write."""
+        if away.is_set():
+            return None
         generation = int(report.raw["metadata"].get("generation", 0))
         fields = {} if report.status is None else _named_fields(report.status)
         # Only the fields that the report set are written; the others stay as they are.
@@ -57,6 +63,8 @@ class KubernetesPublisher:
             done = self._writer.write(report.kind, report.raw, desired)
         except TidegateError as error:
             log.warning("Status could not be written", object=object_key(report.raw), kind=report.kind.kind, error=error.message)
+            if isinstance(error, Unreachable | OutcomeUnknown):
+                away.set()
             return None
         if done.written and done.object is not None:
             self._telemetry.status_writes.labels(report.kind.kind).inc()

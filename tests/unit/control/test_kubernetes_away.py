@@ -12,16 +12,17 @@ AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
 class Outage:
-    """Single calls of Kubernetes that fail until `end`."""
+    """Single calls of Kubernetes that fail until `end`; `refused` counts them."""
 
     def __init__(self, stage: Stage, *calls: str) -> None:
         self._stage = stage
         self._calls = calls
+        self.refused = 0
         for call in calls:
             setattr(stage.kubernetes, call, self._refuse)
 
-    @staticmethod
-    def _refuse(*_: Any, **__: Any) -> Any:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        self.refused += 1
         raise AWAY
 
     def end(self) -> None:
@@ -62,6 +63,21 @@ def test_quotas_do_not_wait_for_a_status_that_cannot_be_written(stage: Stage) ->
     stage.now += 15
     stage.run()
     assert (stage.condition(policy), stage.condition(tier)) == (("True", "InSync"), ("True", "Contract"))
+
+
+def test_an_outage_costs_a_pass_one_time_limit_and_not_one_for_every_status(stage: Stage) -> None:
+    stage.policy()
+    tiers = [stage.tier(f"tier-{number}", user=f"user-{number}") for number in range(20)]
+    stage.run()
+    for tier in tiers:
+        stage.kubernetes.edit(tier, lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce="20M"))
+    outage = Outage(stage, "patch_status")
+    stage.run()
+    assert outage.refused == 1
+    outage.end()
+    stage.now += 15
+    stage.run()
+    assert {stage.kubernetes.get(tier)["status"]["members"][0]["quota"]["produce"] for tier in tiers} == {20_000_000}
 
 
 def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later(stage: Stage) -> None:
