@@ -41,6 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _group_of(fixtures: frozenset[str]) -> str | None:
     if "kafka" in fixtures:
         return "brokers"
+    if "certificates" in fixtures:
+        return "encrypted"
     return "servers" if fixtures & {"kube_api", "zookeeper"} else None
 
 

@@ -25,7 +25,6 @@ from tidegate.resources.kafka_cluster import KafkaCluster, ZooKeeperConnection
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(240),
-    pytest.mark.xdist_group("encrypted"),  # one ZooKeeper and one broker, not one of each in every process
     # kazoo refuses SSLv2 and SSLv3 by options that Python 3.11 finds too old to mention, and leaves closing to the garbage collector
     pytest.mark.filterwarnings("ignore:ssl.OP_NO_SSL:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
