@@ -68,6 +68,7 @@ def estate(log: SetupLog, operator_log: Path, *, interruption: Interruption) -> 
     with interruption.told():
         log.timed("Kafka's jars (downloaded once)", kafka_jars)
         log.timed("Kubernetes' binary (built once)", kube_binary)
+        log.say("  starting Kafka, Prometheus, the Kubernetes API and the operator ...")
     with ExitStack() as stack, interruption.told():
         kubernetes = stack.enter_context(Beside(_kubernetes(log, operator_log)))
         kafka = _open(stack, log, "ZooKeeper and three brokers", KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER,)))

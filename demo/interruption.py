@@ -13,13 +13,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """From its making on, the first signal raises KeyboardInterrupt in the main thread; the others do nothing any more."""
+    """From its making on, the first signal raises KeyboardInterrupt in the main thread; the others do nothing any more.
+
+    A signal that was ignored before (`nohup`) stays ignored.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._told = False
         for number in _SIGNALS:
-            signal.signal(number, _interrupt)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _interrupt)
 
     @contextmanager
     def told(self) -> Iterator[None]:

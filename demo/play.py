@@ -18,7 +18,7 @@ from demo.load import Producers, producers
 from demo.outcome import MarkKind, PhaseResult, Reaction
 from demo.rates import ByteSeries, steady_mean
 from demo.scale import Scale, Windows
-from demo.script import LEADERS_AFTER_KILL, ORPHAN, VICTIM, Phase, Step, quota_of
+from demo.script import LEADERS_AFTER_KILL, ORPHAN, USER, VICTIM, Phase, Step, quota_of
 from demo.zookeeper_witness import ZooKeeperWitness
 from lab.errors import LabError
 
@@ -122,7 +122,7 @@ class Play:
             raise LabError(f"The operator ended with code {code} during the experiment.\n{self._parts.operator.log_tail()}")
 
     def _set_fixed_quota(self) -> None:
-        self._command(f"kafka-configs: producer_byte_rate={self._scale.contract_bytes_per_second} for the user")
+        self._command(f"kafka-configs: producer_byte_rate={self._scale.contract_bytes_per_second} for user {USER}")
         set_fixed_quota(self._parts.kafka, self._scale.contract_bytes_per_second)
 
     def _start_producers(self) -> None:

@@ -27,6 +27,13 @@ def test_the_first_signal_interrupts(number: signal.Signals) -> None:
         os.kill(os.getpid(), number)
 
 
+def test_what_nohup_made_ignored_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    Interruption(print)
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
 def test_a_second_signal_does_not_disturb_the_taking_away() -> None:
     Interruption(print)
     with pytest.raises(KeyboardInterrupt):
