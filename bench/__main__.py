@@ -1,57 +1,49 @@
-"""`python -m bench` measures everything and writes docs/benchmarks.md; `python -m bench cold --entities 5000` measures one thing.
+"""`python -m bench` measures every part and writes docs/benchmarks.md; `python -m bench cold-1000` measures one part again.
 
-Exit code 1 when a bound was missed.
+The page is made of the newest figures of each part, so a part that was measured alone replaces its rows only. Exit code 1 when a bound
+was missed.
 """
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 
-from bench import decide_bench
+from bench import decide_bench, metadata_bench
 from bench.cold import cold
 from bench.figure import Figure
 from bench.machine import describe_machine
 from bench.one_change import one_change
 from bench.page import page
+from bench.reaction import reaction
+from bench.records import Record, Records
 from bench.rest import rest
 from bench.world import world
 
 PAGE = Path("docs/benchmarks.md")
+RECORDS = Path("out/bench")
 
 
 def main() -> int:
     """Measure what was asked for and return the exit code."""
-    options = _options()
-    machine = describe_machine()
-    figures = _measured(options)
-    for figure in figures:
-        print(figure.row(), flush=True)
-    if options.what == "all":
-        PAGE.write_text(page(machine, figures), encoding="utf-8")
-    return 0 if all(figure.kept for figure in figures) else 1
-
-
-def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("what", nargs="?", default="all", choices=["all", "cold", "change", "rest", "decide"])
-    parser.add_argument("--entities", type=int, default=1000)
-    parser.add_argument("--changes", type=int, default=200)
-    parser.add_argument("--seconds", type=int, default=300, help="how long an operator at rest is watched")
-    return parser.parse_args()
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all of them when none is named")
+    names = parser.parse_args().parts or list(PARTS)
+    records = Records(RECORDS)
+    kept = [_measure(name, records) for name in names]
+    known = [record for name in PARTS if (record := records.read(name)) is not None]
+    PAGE.write_text(page(describe_machine(), known), encoding="utf-8")
+    return 0 if all(kept) else 1
 
 
-def _measured(options: argparse.Namespace) -> list[Figure]:
-    figures: list[Figure] = []
-    if options.what in ("all", "decide"):
-        figures += _decide()
-    if options.what != "decide":
-        with world() as running:
-            figures += cold(running, options.entities)
-            if options.what in ("all", "change"):
-                figures += one_change(running, options.changes)
-            if options.what in ("all", "rest"):
-                figures += rest(running, options.seconds)
-    return figures
+def _measure(name: str, records: Records) -> bool:
+    record = Record.begin(name)
+    record.figures.extend(PARTS[name]())
+    records.write(record)
+    for figure in record.figures:
+        print(figure.row(), flush=True)
+    return all(figure.kept for figure in record.figures)
 
 
 def _decide() -> list[Figure]:
@@ -61,9 +53,45 @@ def _decide() -> list[Figure]:
     bound = decide_bench.BOUND_SECONDS * 1000
     size = "decide(), 50 brokers, 20,000 partitions, 5000 entities"
     return [
-        Figure(f"{size}: everything new, best of {len(cold_rounds)}", min(cold_rounds) * 1000, "ms", bound),
-        Figure(f"{size}: nothing to change, best of {len(steady_rounds)}", min(steady_rounds) * 1000, "ms", bound),
+        Figure(f"{size}: everything new, median of {len(cold_rounds)}", median(cold_rounds) * 1000, "ms", bound),
+        Figure(f"{size}: nothing to change, median of {len(steady_rounds)}", median(steady_rounds) * 1000, "ms", bound),
     ]
+
+
+def _metadata() -> list[Figure]:
+    processor, clock = metadata_bench.measure(metadata_bench.synthetic_answer())
+    what = "leaders of 20,000 partitions from one Metadata answer"
+    return [
+        Figure(f"{what}, median of {len(clock)}", median(clock), "ms", metadata_bench.BOUND_MILLISECONDS),
+        Figure(f"{what}, processor time, median of {len(processor)}", median(processor), "ms", None),
+    ]
+
+
+def _cold(entities: int, brokers: int) -> list[Figure]:
+    with world(brokers) as running:
+        return cold(running, entities)
+
+
+def _changes_and_rest() -> list[Figure]:
+    with world() as running:
+        cold(running, 1000)
+        return one_change(running, 200) + rest(running, 300)
+
+
+def _reaction() -> list[Figure]:
+    with world() as running:
+        return reaction(running, 10)
+
+
+PARTS: Mapping[str, Callable[[], list[Figure]]] = {
+    "decide": _decide,
+    "metadata": _metadata,
+    "reaction": _reaction,
+    "cold-1000": lambda: _cold(1000, brokers=1),
+    "cold-5000": lambda: _cold(5000, brokers=1),
+    "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
+    "change-and-rest": _changes_and_rest,
+}
 
 
 if __name__ == "__main__":

@@ -13,12 +13,10 @@ _JAVA_TIMEOUT_SECONDS = 10
 
 def describe_machine() -> dict[str, str]:
     """Label and text, in the order in which they are shown; what cannot be found out reads `unknown`."""
-    load = os.getloadavg()
     return {
         "Processor": f"{os.cpu_count() or 1} cores, {_processor()}",
         "Memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
         "System": f"{_distribution()}, Linux {platform.release().split('-')[0]}",
-        "Load at the start": f"{load[0]:.1f} (1 min), {load[1]:.1f} (5 min)",
         "Python": platform.python_version(),
         "Java": _java(),
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from bench.figure import Figure
+from bench.records import Record
 
 _PEERS = (
     ("Strimzi User Operator: 500 users created, modified and deleted", "53.9 s", "its project's own published figure (strimzi#12091)"),
@@ -12,25 +12,24 @@ _PEERS = (
 )
 
 
-def page(machine: Mapping[str, str], figures: Sequence[Figure]) -> str:
-    """The page as Markdown."""
+def page(machine: Mapping[str, str], records: Sequence[Record]) -> str:
+    """The page as Markdown, with the newest figures of each part."""
     facts = "\n".join(f"| {label} | {text} |" for label, text in machine.items())
     peers = "\n".join(f"| {what} | {value} | {source} |" for what, value, source in _PEERS)
+    rows = "\n".join(f"{figure.row()} {record.day} | {record.load:g} |" for record in records for figure in record.figures)
     return f"""# Benchmarks
 
-Written by `make bench`; each part also runs alone (`python -m bench cold --entities 5000`). Real Kafka 3.9.2 brokers with ZooKeeper on
-loopback, a real Kubernetes API server, the operator as a process of its own, all on this one machine.
+Written by `make bench`; each part also runs alone (`python -m bench cold-5000`; `python -m bench --help` lists them). Real Kafka 3.9.2
+brokers with ZooKeeper on loopback, a real Kubernetes API server, the operator as a process of its own: all of them share this one
+machine, where a real cluster has one for each. `load` is the load average of the minute before the part began.
 
 | machine | |
 |---|---|
 {facts}
 
-| what | measured | bound | verdict | note |
-|---|---|---|---|---|
-{chr(10).join(figure.row() for figure in figures)}
-
-How fast a killed broker is answered is measured by `make demo` on every run; its report gives the time from the new leader to the
-committed quota, by ZooKeeper's own clock.
+| what | measured | bound | verdict | note | day | load |
+|---|---|---|---|---|---|---|
+{rows}
 
 ## Others
 

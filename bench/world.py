@@ -43,11 +43,11 @@ class World:
 
 
 @contextmanager
-def world() -> Iterator[World]:
+def world(brokers: int = 3) -> Iterator[World]:
     """Everything running, with an empty namespace, one topic of three partitions, and an operator that manages nothing yet."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(KafkaLab(brokers=3))
-        kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]])
+        kafka = stack.enter_context(KafkaLab(brokers=brokers))
+        kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]] if brokers == 3 else [[1], [1], [1]])
         kube = stack.enter_context(KubeApi())
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", NAMESPACE)

@@ -1,0 +1,48 @@
+"""Figures on disk, one file a part, so that parts can be measured one at a time and the page still shows them all."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from bench.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The figures of one part: when they were taken, and the machine's load average (1 min) just before."""
+
+    part: str
+    day: str
+    load: float
+    figures: list[Figure] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, part: str) -> Self:
+        """A record without figures yet, of this moment."""
+        return cls(part, datetime.now(UTC).date().isoformat(), round(os.getloadavg()[0], 1))
+
+
+class Records:
+    """The newest record of each part, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, record: Record) -> None:
+        """Replace the part's record."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._path(record.part).write_text(json.dumps(asdict(record), indent=2), encoding="utf-8")
+
+    def read(self, part: str) -> Record | None:
+        """The part's record; None when it was never measured here."""
+        path = self._path(part)
+        if not path.exists():
+            return None
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return Record(known["part"], known["day"], known["load"], [Figure(**figure) for figure in known["figures"]])
+
+    def _path(self, part: str) -> Path:
+        return self._folder / f"{part}.json"
