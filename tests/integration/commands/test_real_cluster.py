@@ -123,7 +123,8 @@ def test_after_the_operator_plan_is_empty_and_explain_tells_who_set_it(estate: E
     assert code == 0, err
     assert "fetch: 10.0 MB/s (10000000 B/s) on each broker" in out
     assert f"policy n/{estate.name}, tier n/{estate.name} (L0), member shop" in out
-    assert "permits 30.0 MB/s (leader skew 1.00); promised are 30.0 MB/s." in out
+    assert "3 leaders on 3 brokers (leader skew 1.00); 30.0 MB/s are promised over all of them" in out
+    assert "the target of 10.0 MB/s each permits 30.0 MB/s." in out
     assert estate.znodes() == before
 
 
