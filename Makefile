@@ -13,10 +13,6 @@ export UV_PYTHON := 3.11
 # Tests start dozens of interpreters; where compiled code may not be kept, each would compile all its libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Two processes where tests wait for real parts, each with parts of its own; PYTEST="-n 0" runs all in one.
-UNIT := -m "not integration" -n auto --maxprocesses=4
-INTEGRATION := -m integration -n 2 --dist loadgroup
-
 ##@ Use
 .PHONY: demo
 demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API (DEMO=quick: a short run)
@@ -33,16 +29,24 @@ doctor: ## Say what this machine lacks, and the command that installs it
 .PHONY: test
 test: setup ## Set everything up and run every test, those on real parts too
 	$(PYTHON) -m lab doctor --quiet
-	$(PYTHON) -m pytest $(UNIT) $(PYTEST)
-	$(PYTHON) -m pytest $(INTEGRATION) $(PYTEST)
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-integration
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (seconds)
-	$(PYTHON) -m pytest $(UNIT) $(PYTEST)
+	$(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
 
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
-	$(PYTHON) -m pytest $(INTEGRATION) $(PYTEST)
+	$(PYTHON) -m lab prepare
+	@# Most of them wait for something most of the time, so two halves run at once, each with parts of its own.
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target integration-with-kubernetes integration-without-kubernetes
+
+.PHONY: integration-with-kubernetes integration-without-kubernetes
+integration-with-kubernetes: setup
+	$(PYTHON) -m pytest tests/integration -m "integration and kubernetes" $(PYTEST)
+integration-without-kubernetes: setup
+	$(PYTHON) -m pytest tests/integration -m "integration and not kubernetes" $(PYTEST)
 
 .PHONY: check
 check: setup ## Lint, types, who may know whom, and generated files up to date

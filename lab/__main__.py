@@ -1,4 +1,4 @@
-"""The lab's command line: `python -m lab doctor | cache | up | status | down`. It only reads arguments and prints.
+"""The lab's command line: `python -m lab doctor | cache | prepare | up | status | down`. It only reads arguments and prints.
 
 Nothing outside the standard library is imported before a command needs it: `doctor` and `cache` run on a bare machine.
 """
@@ -40,6 +40,18 @@ def run_cache(_: argparse.Namespace) -> int:
     for entry in entries:
         print(f"{entry.name:16} {entry.key}  {entry.files:5} files  {entry.total_bytes / 1e6:7.0f} MB")
     print(f"{sum(entry.total_bytes for entry in entries) / 1e6:.0f} MB in {cache.root()}")
+    return 0
+
+
+def run_prepare(_: argparse.Namespace) -> int:
+    """Download and build what is not cached yet, so that no start of a part has to wait for it."""
+    from lab.debian_package import PROMETHEUS, unpacked
+    from lab.kafka_jars import kafka_jars
+    from lab.kube_build import kube_binary
+
+    kafka_jars()
+    unpacked(PROMETHEUS)
+    kube_binary()
     return 0
 
 
@@ -114,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--quiet", action="store_true", help="print only what is missing")
     command.set_defaults(run=run_doctor)
     commands.add_parser("cache", help="list what is downloaded and built").set_defaults(run=run_cache)
+    commands.add_parser("prepare", help="download and build what is not cached yet").set_defaults(run=run_prepare)
     _add_up(commands.add_parser("up", help="start a lab that stays up"))
     command = commands.add_parser("status", help="list the labs that are up")
     command.add_argument("--output", choices=("text", "json"), default="text")

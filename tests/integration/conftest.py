@@ -2,7 +2,7 @@
 
 Tests stay apart by a chroot of their own in the shared ZooKeeper (`chroot`), a namespace of their own in the Kubernetes API
 (`namespace`) and names nobody else uses (`unique_name`). A part that this machine lacks is an error that says how to install it, never
-a skip. With several pytest processes (`-n 2 --dist loadgroup`) each has parts of its own; tests that share one run in the same process.
+a skip. Each pytest process has parts of its own; two can run side by side.
 """
 
 from __future__ import annotations
@@ -29,21 +29,12 @@ CHECKOUT = Path(__file__).parents[2]
 SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests with brokers in one process, and those with the lighter parts in one; who shares nothing may run in any."""
+    """Mark what needs the Kubernetes API: `make` runs it beside everything else, so that there is only one."""
     for item in items:
-        group = _group_of(frozenset(getattr(item, "fixturenames", ())))
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
-def _group_of(fixtures: frozenset[str]) -> str | None:
-    if "kafka" in fixtures:
-        return "brokers"
-    if "certificates" in fixtures:
-        return "encrypted"
-    return "servers" if fixtures & {"kube_api", "zookeeper"} else None
+        if "kube_api" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kubernetes)
 
 
 @pytest.fixture(scope="session")

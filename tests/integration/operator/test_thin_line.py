@@ -17,6 +17,9 @@ from lab.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
+_SAWTOOTH_SECONDS = 12.0
+_BURST_SECONDS = 14.0
+
 COMMAND = [sys.executable, "-m", "tidegate", "run", "--liveness-port", "0", "--metrics-port", "0", "--kubeconfig"]
 
 
@@ -64,7 +67,7 @@ def mean_rate_of_a_greedy_producer(kafka: KafkaLab, user: str, topic: str, *, di
         bootstrap_servers=kafka.sasl_bootstrap_servers,
         topic=topic,
         partitions=(0, 1, 2),
-        duration_seconds=38.0,
+        duration_seconds=_BURST_SECONDS + _SAWTOOTH_SECONDS,
         max_bytes=2_000_000_000,
         user=user,
         password=kafka.password(user),
@@ -73,7 +76,7 @@ def mean_rate_of_a_greedy_producer(kafka: KafkaLab, user: str, topic: str, *, di
         client.wait()
         rows = client.rows()
     last = max(row.unix_seconds for row in rows)
-    return sum(row.moved_bytes for row in rows if last - 24 < row.unix_seconds <= last) / 24
+    return sum(row.moved_bytes for row in rows if last - _SAWTOOTH_SECONDS < row.unix_seconds <= last) / _SAWTOOTH_SECONDS
 
 
 def quota(zookeeper: KazooClient, user: str) -> dict[str, str]:
