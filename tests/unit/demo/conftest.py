@@ -17,7 +17,7 @@ CONTRACT = 10_000_000
 PlayedRun = Callable[..., Outcome]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def played() -> PlayedRun:
     """A run at 10 MB/s per partition, played in `windows`, in which everything delivers `delivered_share` of what it should."""
     return _played

@@ -9,7 +9,7 @@ import pytest
 from demo.outcome import Mark, MarkKind
 from demo.palette import Role
 from demo.report import report_html
-from demo.scale import FULL, QUICK, Windows
+from demo.scale import QUICK
 
 from .conftest import PlayedRun
 
@@ -35,42 +35,50 @@ class OpenTags(HTMLParser):
             self.open.pop()
 
 
-@pytest.mark.parametrize("windows", [FULL, QUICK])
-def test_every_tag_is_closed_where_it_was_opened(windows: Windows, played: PlayedRun) -> None:
+@pytest.fixture(scope="module")
+def page(played: PlayedRun) -> str:
+    """The report of a run that kept every bound; drawing it takes a second."""
+    return report_html(played())
+
+
+@pytest.fixture(scope="module")
+def missed_page(played: PlayedRun) -> str:
+    """The report of a quick run with missed rates, in which the corrected quota never came."""
+    return report_html(played(QUICK, delivered_share=0.8, seconds_after_election=None))
+
+
+@pytest.mark.parametrize("name", ["page", "missed_page"])
+def test_every_tag_is_closed_where_it_was_opened(name: str, request: pytest.FixtureRequest) -> None:
     reader = OpenTags()
-    reader.feed(report_html(played(windows)))
+    reader.feed(request.getfixturevalue(name))
     assert (reader.open, reader.wrong) == ([], [])
 
 
-def test_nothing_is_loaded_from_anywhere(played: PlayedRun) -> None:
-    page = report_html(played())
+def test_nothing_is_loaded_from_anywhere(page: str) -> None:
     assert re.findall(r'(?:src|href|url)\s*[=(]\s*"?(?!#)[^\s>"]*', page.replace('xlink:href="#', "")) == []
     assert "<script" not in page
 
 
-def test_every_bound_stands_in_the_report_with_its_verdict(played: PlayedRun) -> None:
+def test_every_bound_stands_in_the_report_with_its_verdict(page: str, played: PlayedRun) -> None:
     outcome = played()
-    page = report_html(outcome)
     assert page.count('<td class="kept">') == len(outcome.checks())
     assert f"All {len(outcome.checks())} bounds kept" in page
     for check in outcome.checks():
         assert check.about.replace("'", "&#x27;") in page
 
 
-def test_a_missed_bound_is_the_first_thing_that_is_read(played: PlayedRun) -> None:
-    page = report_html(played(delivered_share=0.8))
-    assert page.index("bounds missed") < page.index("<h2")
-    assert '<td class="missed">' in page
+def test_a_missed_bound_is_the_first_thing_that_is_read(missed_page: str) -> None:
+    assert missed_page.index("bounds missed") < missed_page.index("<h2")
+    assert '<td class="missed">' in missed_page
 
 
-def test_a_reaction_that_was_never_seen_is_said_and_missed(played: PlayedRun) -> None:
-    page = report_html(played(seconds_after_election=None))
-    assert "so no time can be given" in page
-    assert "not seen" in page
+def test_a_reaction_that_was_never_seen_is_said_and_missed(missed_page: str) -> None:
+    assert "so no time can be given" in missed_page
+    assert "not seen" in missed_page
 
 
-def test_the_pictures_take_their_colours_from_the_page(played: PlayedRun) -> None:
-    drawn = "".join(re.findall(r"<svg.*?</svg>", report_html(played()), flags=re.DOTALL))
+def test_the_pictures_take_their_colours_from_the_page(page: str) -> None:
+    drawn = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
     assert [role.name for role in Role if role.value in drawn] == []
     assert "var(--quota)" in drawn
 
