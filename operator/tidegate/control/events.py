@@ -12,7 +12,7 @@ from typing import Any
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import Entity, QuotaWrite
 from controller_logic.reasons import Reason
-from tidegate.control.verdict import Truth, Verdict, counted, listed, shortened
+from tidegate.control.verdict import SHOWN, Truth, Verdict, counted, listed, shortened
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(
@@ -76,13 +76,17 @@ def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) 
 
 def write_events(writes: Iterable[QuotaWrite]) -> tuple[Telling, ...]:
     """One Event for each reason for which quotas were written, with the numbers of the first few."""
-    by_reason: dict[Reason, list[str]] = defaultdict(list)
+    by_reason: dict[Reason, list[QuotaWrite]] = defaultdict(list)
     for write in writes:
         if any(text != write.seen.values.get(key) for key, text in write.values.items()):
-            by_reason[write.reason].append(write.message)
-    return tuple(
-        Telling(NORMAL, reason, shortened(f"{counted(len(told), 'quota')} written: {listed(told)}")) for reason, told in by_reason.items()
-    )
+            by_reason[write.reason].append(write)
+    return tuple(_written(reason, told) for reason, told in by_reason.items())
+
+
+def _written(reason: Reason, writes: Sequence[QuotaWrite]) -> Telling:
+    # only what is shown is put into words: there may be thousands
+    told = listed([write.message for write in writes[:SHOWN]], of=len(writes))
+    return Telling(NORMAL, reason, shortened(f"{counted(len(writes), 'quota')} written: {told}"))
 
 
 def writes_by_tier(writes: Iterable[QuotaWrite], members: Iterable[MemberReport]) -> Mapping[str | None, list[QuotaWrite]]:

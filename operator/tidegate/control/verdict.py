@@ -7,6 +7,7 @@ from enum import StrEnum
 from controller_logic.reasons import Reason
 
 MAX_MESSAGE_LENGTH = 1024
+SHOWN = 5  # of a list of things that may be long
 
 
 class Truth(StrEnum):
@@ -41,10 +42,11 @@ def shortened(text: str, most: int = MAX_MESSAGE_LENGTH) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def listed(texts: Sequence[str], *, most: int = 5) -> str:
-    """The first few, separated by semicolons, and how many there are beyond."""
-    shown = "; ".join(text.rstrip(".") for text in texts[:most])
-    return shown if len(texts) <= most else f"{shown}; and {len(texts) - most} more"
+def listed(texts: Sequence[str], *, of: int | None = None) -> str:
+    """The first few, separated by semicolons, and how many there are beyond; `of` says how many there are when not all were given."""
+    total = len(texts) if of is None else of
+    shown = "; ".join(text.rstrip(".") for text in texts[:SHOWN])
+    return shown if total <= SHOWN else f"{shown}; and {total - SHOWN} more"
 
 
 def counted(number: int, what: str) -> str:

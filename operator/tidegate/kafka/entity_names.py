@@ -5,6 +5,7 @@ Kafka's: a node name that encoding would not give back is foreign, because no se
 touches ZooKeeper.
 """
 
+from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
 from controller_logic.model import Default, Entity, EntityPart
@@ -13,6 +14,7 @@ from tidegate.errors import ForeignContent
 CONFIG_ROOT = "/config"
 _DEFAULT_NODE = Default.DEFAULT.value  # literal; a real user of that name is stored as %3Cdefault%3E
 _IMPOSSIBLE_NODES = frozenset({"", ".", ".."})
+_REMEMBERED_NAMES = 8192  # every pass names every entity several times
 
 
 def encode_name(name: str) -> str:
@@ -46,6 +48,7 @@ def entity_path(entity: Entity) -> str:
     return user if entity.client_id is None else f"{user}/clients/{_encode_part(entity.client_id)}"
 
 
+@lru_cache(maxsize=_REMEMBERED_NAMES)
 def config_path(entity: Entity) -> str:
     """The entity's znode, below the chroot."""
     return f"{CONFIG_ROOT}/{entity_path(entity)}"
@@ -63,11 +66,13 @@ def entity_of_path(path: str) -> Entity:
     raise ForeignContent(f"{path!r} is not the path of a client quota.")
 
 
+@lru_cache(maxsize=_REMEMBERED_NAMES)
 def ledger_node(entity: Entity) -> str:
     """One node name for the whole entity: its path, encoded once more so that it holds no slash."""
     return encode_name(entity_path(entity))
 
 
+@lru_cache(maxsize=_REMEMBERED_NAMES)
 def entity_of_ledger_node(node: str) -> Entity:
     """The entity of a ledger node's name. Raises ForeignContent for a name that `ledger_node` does not give."""
     return entity_of_path(decode_name(node))
