@@ -1,0 +1,188 @@
+"""One policy with fifty members in five tiers, on one ZooKeeper tree; its whole state can be compared with another's.
+
+The promise of all members is changed at once. What two estates that lived through the same changes may differ in is left out of the
+comparison: times, and the names of their namespace, their ZooKeeper and their cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.client import KazooClient
+from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+
+from lab.kafka import KafkaLab
+from lab.waiting import wait_until
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ResourceKind
+
+TIERS, MEMBERS_PER_TIER = 5, 10
+_TIMES = frozenset({"lastTransitionTime", "since", "written_at_seconds", "policy_uid"})
+_LEASES = ("coordination.k8s.io", "v1")
+
+
+@dataclass
+class Estate:
+    """`users` are the members, whose quotas live in `zookeeper`, which must be started; `topic` has one leader on each broker."""
+
+    api_client: ApiClient
+    namespace: str
+    zookeeper: KazooClient
+    zookeeper_connect: str
+    bootstrap_servers: str
+    topic: str
+    users: tuple[str, ...]
+
+    @property
+    def objects(self) -> CustomObjectsApi:
+        return CustomObjectsApi(self.api_client)
+
+    def install(self, rate: int) -> None:
+        """Create the namespace, the policy, and tiers that promise every member `rate` bytes per second and partition."""
+        CoreV1Api(self.api_client).create_namespace({"metadata": {"name": self.namespace}})
+        kafka = {
+            "bootstrapServers": self.bootstrap_servers,
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": self.zookeeper_connect},
+        }
+        spec = {"mode": "Enforce", "kafka": kafka, "writeBudget": {"notificationsPerQuarterHour": 10_000}}
+        self._create(BROKER_BANDWIDTH_POLICIES, "orders", spec)
+        for number in range(TIERS):
+            self._create(BUSINESS_TIERS, f"tier-{number}", self._tier_spec(number, rate))
+
+    def promise(self, rate: int) -> None:
+        """Change what every member is promised, tier after tier, as one `kubectl apply` does."""
+        for number in range(TIERS):
+            body = {"spec": self._tier_spec(number, rate)}
+            self.objects.patch_namespaced_custom_object(*self._place(BUSINESS_TIERS), f"tier-{number}", body)
+
+    def delete_lease(self) -> None:
+        """What 12 s of silence do: nobody holds the policy any more. Only for a holder that is dead."""
+        self.objects.delete_namespaced_custom_object(_LEASES[0], _LEASES[1], self.namespace, "leases", "tidegate-orders")
+
+    def lease_holder(self) -> str:
+        """Who holds the policy now."""
+        lease = self.objects.get_namespaced_custom_object(_LEASES[0], _LEASES[1], self.namespace, "leases", "tidegate-orders")
+        return str(lease["spec"].get("holderIdentity") or "")
+
+    def quota(self, user: str) -> str | None:
+        """The produce quota in ZooKeeper."""
+        content = json.loads(self.zookeeper.get(f"/config/users/{user}")[0]) if self.zookeeper.exists(f"/config/users/{user}") else {}
+        quota: str | None = content.get("config", {}).get("producer_byte_rate")
+        return quota
+
+    def has_any(self, rate: int) -> bool:
+        """Whether a quota of this rate was written already; batches are whole, so one member tells of all in its batch."""
+        return any(self.quota(user) == str(rate) for user in self.users)
+
+    def told(self, rate: int) -> int:
+        """How many tiers say in their status that their members have this rate."""
+        return sum(self._says(tier, rate) for tier in self._list(BUSINESS_TIERS))
+
+    def is_settled(self, rate: int) -> bool:
+        """Whether ZooKeeper has this rate for everybody and every status says so."""
+        ready = all(_is_ready(obj) for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS) for obj in self._list(kind))
+        return ready and self.told(rate) == TIERS and all(self.quota(user) == str(rate) for user in self.users)
+
+    def settle(self, rate: int, *, timeout_seconds: float = 60.0) -> None:
+        """Return once ZooKeeper has this rate for everybody and every status says so."""
+        wait_until(lambda: self.is_settled(rate), f"{rate} B/s everywhere in {self.namespace}", timeout_seconds=timeout_seconds)
+
+    def world(self) -> frozenset[str]:
+        """Every quota, ledger record, status and finalizer, one text each, without what two estates may differ in."""
+        znodes = {path: json.loads(self.zookeeper.get(path)[0] or b"null") for path in self._znodes()}
+        objects = {
+            f"{kind.kind}/{obj['metadata']['name']}": [obj.get("status"), obj["metadata"].get("finalizers")]
+            for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS)
+            for obj in self._list(kind)
+        }
+        cluster_id = json.loads(self.zookeeper.get("/cluster/id")[0])["id"]
+        own = (self.namespace, self.zookeeper_connect, cluster_id)
+        return frozenset(
+            _without(own, f"{name} {json.dumps(_timeless(part), sort_keys=True)}") for name, part in (znodes | objects).items()
+        )
+
+    def versions(self) -> dict[str, Any]:
+        """The versions of everything that a writer could touch, to see whether anybody wrote."""
+        znodes = {path: self.zookeeper.get(path)[1].mzxid for path in self._znodes()}
+        objects = [*self._list(BUSINESS_TIERS), *self._list(BROKER_BANDWIDTH_POLICIES)]
+        return {**znodes, **{obj["metadata"]["uid"]: obj["metadata"]["resourceVersion"] for obj in objects}}
+
+    def abandon(self) -> None:
+        """Leave nothing that could disturb others, whatever state a failed test left: no claim, no ledger, no quota, no finalizer."""
+        policies = self._place(BROKER_BANDWIDTH_POLICIES)
+        for policy in self._list(BROKER_BANDWIDTH_POLICIES):
+            name = policy["metadata"]["name"]
+            self.objects.patch_namespaced_custom_object(*policies, name, {"metadata": {"finalizers": None}})
+            self.objects.delete_namespaced_custom_object(*policies, name)
+        claim = self.zookeeper.exists("/tidegate/claim") and self.zookeeper.get("/tidegate/claim")[0]
+        if claim and json.loads(claim)["policy_key"] == f"{self.namespace}/orders":
+            self.zookeeper.delete("/tidegate", recursive=True)
+        CoreV1Api(self.api_client).delete_namespace(self.namespace)
+
+    def _znodes(self) -> list[str]:
+        return [f"/config/users/{user}" for user in self.users] + list(_below(self.zookeeper, "/tidegate"))
+
+    def _tier_spec(self, number: int, rate: int) -> JsonObject:
+        users = self.users[number * MEMBERS_PER_TIER : (number + 1) * MEMBERS_PER_TIER]
+        contract = {"perPartition": {"produce": rate}}
+        members = [{"name": user, "user": user, "topics": [self.topic], "contract": contract} for user in users]
+        return {"policyRef": {"name": "orders"}, "level": "L0", "members": members}
+
+    def _create(self, kind: ResourceKind, name: str, spec: JsonObject) -> None:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
+        self.objects.create_namespaced_custom_object(*self._place(kind), body)
+
+    def _list(self, kind: ResourceKind) -> list[JsonObject]:
+        found: list[JsonObject] = self.objects.list_namespaced_custom_object(*self._place(kind))["items"]
+        return found
+
+    def _place(self, kind: ResourceKind) -> tuple[str, str, str, str]:
+        return kind.group, kind.version, self.namespace, kind.plural
+
+    def _says(self, tier: JsonObject, rate: int) -> bool:
+        members = (tier.get("status") or {}).get("members") or []
+        return len(members) == MEMBERS_PER_TIER and all(member.get("quota") == {"produce": rate} for member in members)
+
+
+def lay_out(zookeeper: KazooClient, cluster_id: str) -> None:
+    """What a Kafka leaves in its ZooKeeper, as far as a writer of quotas looks."""
+    for path in ("/brokers/ids", "/brokers/topics", "/config/brokers", "/config/changes", "/config/clients", "/config/topics"):
+        zookeeper.create(path, makepath=True)
+    zookeeper.create("/config/users")
+    zookeeper.create("/controller", b'{"version":2,"brokerid":1,"timestamp":"0","kraftControllerEpoch":-1}')
+    zookeeper.create("/controller_epoch", b"1")
+    zookeeper.create("/cluster/id", json.dumps({"version": "1", "id": cluster_id}).encode(), makepath=True)
+
+
+def one_leader_on_each_broker(kafka: KafkaLab, topic: str) -> None:
+    """A topic whose promise per partition is the quota on each broker."""
+    kafka.create_topic(topic, assignment=[[1], [2], [3]])
+
+
+def _is_ready(obj: JsonObject) -> bool:
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    generation = obj["metadata"]["generation"]
+    return any(
+        entry["type"] == "Ready" and entry["status"] == "True" and entry.get("observedGeneration") == generation for entry in conditions
+    )
+
+
+def _without(names: Iterable[str], text: str) -> str:
+    for name in names:
+        text = text.replace(name, "OWN")
+    return text
+
+
+def _timeless(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {key: _timeless(value) for key, value in part.items() if key not in _TIMES}
+    return [_timeless(item) for item in part] if isinstance(part, list) else part
+
+
+def _below(zookeeper: KazooClient, path: str) -> Iterator[str]:
+    for child in sorted(zookeeper.get_children(path)) if zookeeper.exists(path) else ():
+        yield f"{path}/{child}"
+        yield from _below(zookeeper, f"{path}/{child}")

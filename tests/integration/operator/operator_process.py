@@ -1,0 +1,104 @@
+"""The operator as a process of its own, started as people start it and ended as the world ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from lab.cache import root as cache_directory
+from lab.kube_api import KubeApi
+from lab.process import Process, start
+from lab.waiting import wait_until
+
+
+class OperatorProcess:
+    """`tidegate run` on one namespace. What it logs is read, so that a test waits for what happened and never for a time."""
+
+    def __init__(self, api: KubeApi, namespace: str, directory: Path, *, name: str = "operator") -> None:
+        self._process: Process = start(
+            name,
+            [sys.executable, "-m", "tidegate", "run", "--namespace", namespace, "--kubeconfig", str(api.kubeconfig),
+             "--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"],
+            log_path=directory / f"{name}.log",
+            # Tests start it many times; compiling its libraries anew each time would take longer than all the rest.
+            environment={"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_directory() / "bytecode")},
+        )  # fmt: skip
+
+    def __enter__(self) -> OperatorProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+
+    @property
+    def identity(self) -> str:
+        """Who it is on a Lease."""
+        return str(self.wait_for("Operator started")["identity"])
+
+    def is_running(self) -> bool:
+        return self._process.is_running()
+
+    def kill(self) -> None:
+        """SIGKILL: gone at once, in the middle of whatever it does."""
+        self._process.kill()
+
+    def terminate(self) -> None:
+        """SIGTERM; `exit_code` waits for the end."""
+        os.kill(self._process.pid, signal.SIGTERM)
+
+    def exit_code(self, timeout_seconds: float) -> int:
+        return self._process.wait(timeout_seconds)
+
+    def wait_for(self, event: str, *, timeout_seconds: float = 60.0) -> dict[str, Any]:
+        """The first log line of this event, as soon as it is there."""
+        return wait_until(
+            lambda: next((line for line in self.lines() if line["event"] == event), None),
+            f"the log line {event!r}",
+            timeout_seconds=timeout_seconds,
+            processes=[self._process],
+            poll_seconds=0.02,
+        )  # type: ignore[return-value]
+
+    def wait_for_a_pass(self) -> None:
+        """Return once it has ended a pass: it holds the Lease, and what it found is dealt with."""
+        wait_until(lambda: self.metrics().get("tidegate_passes_total", 0.0) > 0, "a pass", timeout_seconds=60.0, processes=[self._process])
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Everything it has logged so far; a line that is being written is left out."""
+        text = self._process.log_path.read_text(errors="replace")
+        for line in text[: text.rfind("\n") + 1].splitlines():
+            if line.startswith("{"):
+                yield json.loads(line)
+
+    def liveness(self) -> int:
+        """The HTTP status that the kubelet would get."""
+        try:
+            with urllib.request.urlopen(self.wait_for("Liveness")["endpoint"], timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refusal:
+            return refusal.code
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample by its name, summed over its labels."""
+        totals: dict[str, float] = {}
+        for sample in (sample for family in text_string_to_metric_families(self._scrape()) for sample in family.samples):
+            totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+        return totals
+
+    def exposed_names(self) -> frozenset[str]:
+        """Every metric that is declared, with or without samples."""
+        return frozenset(re.findall(r"^# TYPE (\S+)", self._scrape(), re.MULTILINE))
+
+    def _scrape(self) -> str:
+        with urllib.request.urlopen(self.wait_for("Metrics")["endpoint"], timeout=5) as answer:
+            return str(answer.read().decode())
