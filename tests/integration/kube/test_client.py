@@ -77,6 +77,17 @@ class TestKubernetesClient(KubernetesContract):
     """The chunk size of 2 makes the contract's list of five objects one of three requests."""
 
 
+def test_a_server_with_older_crds_drops_what_it_does_not_know_of_any_number_of_members(
+    kubernetes: KubernetesClient, person: Person
+) -> None:
+    """It would warn of each field in a header of its own, and Python's HTTP client reads no answer of more than 100 headers."""
+    tier = person.create("reporting")
+    ref = ObjectRef.of(BUSINESS_TIERS, tier)
+    members = [{"name": f"m-{number}", "state": "Contract", "ofTomorrow": 1} for number in range(150)]
+    after = kubernetes.patch_status(ref, {"members": members}, resource_version=tier["metadata"]["resourceVersion"])
+    assert after["status"]["members"] == [{"name": f"m-{number}", "state": "Contract"} for number in range(150)]
+
+
 def test_a_kind_that_is_not_installed_is_named_with_the_command_that_installs_it(kubernetes: KubernetesClient) -> None:
     absent = ResourceKind("tidegate.io", "v1alpha1", "quotaoverrides", "QuotaOverride")
     with pytest.raises(NotFound, match=r"quotaoverrides .*kubectl apply -f crds/"):

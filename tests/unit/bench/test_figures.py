@@ -1,0 +1,36 @@
+"""Figures say whether they kept their bound, and the page shows the newest ones of every part."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.figure import Figure, percentile
+from bench.page import page
+from bench.records import Record, Records
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, 5.0), (95, 10.0), (99, 10.0), (100, 10.0), (0, 1.0)])
+def test_a_percentile_is_a_value_that_was_measured(percent: float, expected: float) -> None:
+    assert percentile([float(value) for value in range(10, 0, -1)], percent) == expected
+
+
+def test_a_percentile_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        percentile([], 50)
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(3.0, "kept"), (3.01, "**missed**")])
+def test_a_figure_is_kept_up_to_its_bound(value: float, verdict: str) -> None:
+    figure = Figure("cold", value, "s", 3.0)
+    assert (figure.kept, f"| {verdict} |" in figure.row()) == (verdict == "kept", True)
+
+
+def test_a_part_that_is_measured_again_replaces_its_figures_only(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    records.write(Record("decide", "2026-01-01", 0.5, [Figure("decide", 90.0, "ms", 100.0)]))
+    records.write(Record("cold", "2026-01-01", 0.5, [Figure("cold", 9.0, "s", 3.0)]))
+    records.write(Record("cold", "2026-01-02", 0.1, [Figure("cold", 2.0, "s", 3.0)]))
+    shown = page({"Processor": "2 cores"}, [record for part in ("decide", "cold") if (record := records.read(part))])
+    assert "| decide | 90 ms | at most 100 ms | kept |  | 2026-01-01 | 0.5 |" in shown
+    assert "| cold | 2 s | at most 3 s | kept |  | 2026-01-02 | 0.1 |" in shown
+    assert records.read("rest") is None
