@@ -1,6 +1,7 @@
-"""Settings that all tests share: how hypothesis searches."""
+"""Settings that all tests share: how hypothesis searches, and that Ctrl-C means what it means on a terminal."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -9,3 +10,7 @@ from hypothesis import settings
 settings.register_profile("developer", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
+
+# A shell lets its background jobs ignore SIGINT, and every process below inherits that. Some tests send one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
