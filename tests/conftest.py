@@ -2,7 +2,10 @@
 
 import os
 import signal
+import tempfile
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 # On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for the change that it
@@ -14,3 +17,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "developer")
 # A shell lets its background jobs ignore SIGINT, and every process below inherits that. Some tests send one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the code under test leaves in the temporary folder is pytest's to clear away."""
+    before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
+    yield
+    tempfile.tempdir = before
