@@ -84,7 +84,8 @@ class Estate:
     def is_settled(self, rate: int) -> bool:
         """Whether ZooKeeper has this rate for everybody and every status says so."""
         ready = all(_is_ready(obj) for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS) for obj in self._list(kind))
-        return ready and self.told(rate) == TIERS and all(self.quota(user) == str(rate) for user in self.users)
+        counted = all(_counts(policy) == f"{len(self.users)}/{len(self.users)}" for policy in self._list(BROKER_BANDWIDTH_POLICIES))
+        return ready and counted and self.told(rate) == TIERS and all(self.quota(user) == str(rate) for user in self.users)
 
     def settle(self, rate: int, *, timeout_seconds: float = 60.0) -> None:
         """Return once ZooKeeper has this rate for everybody and every status says so."""
@@ -168,6 +169,11 @@ def _is_ready(obj: JsonObject) -> bool:
     return any(
         entry["type"] == "Ready" and entry["status"] == "True" and entry.get("observedGeneration") == generation for entry in conditions
     )
+
+
+def _counts(policy: JsonObject) -> str | None:
+    counts: str | None = ((policy.get("status") or {}).get("summary") or {}).get("quotas")
+    return counts
 
 
 def _without(names: Iterable[str], text: str) -> str:
