@@ -33,7 +33,7 @@ def in_sending_order(writes: Iterable[QuotaWrite]) -> list[QuotaWrite]:
     return [write for alike in by_kind.values() for write in sorted(alike, key=_by_entity)]
 
 
-def _by_entity(write: QuotaWrite) -> tuple[str, str]:
+def _by_entity(write: QuotaWrite) -> str:
     return write.entity.sort_key
 
 

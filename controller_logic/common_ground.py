@@ -7,10 +7,11 @@ nobody manages and that was not read counts as absent.
 
 from collections.abc import Mapping, Set
 
-from controller_logic.desired import Wanted
+from controller_logic.desired import Desired
 from controller_logic.key_step import Beneath
 from controller_logic.model import BYTE_RATE_KEYS, Entity, Policy, QuotaKey, StoredQuota
 from controller_logic.precedence import same_bucket_fallbacks
+from controller_logic.promise import Promise
 
 _NOTHING: Mapping[QuotaKey, Beneath] = {}
 
@@ -21,11 +22,11 @@ class CommonGround:
     A default that is given back in the same pass counts as what it goes back to: it is written before the users are.
     """
 
-    def __init__(self, quotas: Mapping[Entity, StoredQuota], policy: Policy, wanted: Mapping[Entity, Wanted]) -> None:
+    def __init__(self, quotas: Mapping[Entity, StoredQuota], policy: Policy, wanted: Desired) -> None:
         self._defaults = {
             entity: known
             for entity, stored in quotas.items()
-            if entity.is_default and (known := _byte_rates(stored, policy, wanted.get(entity)))
+            if entity.is_default and (known := _byte_rates(stored, policy, wanted.promise_of(entity)))
         }
 
     def beneath(self, entity: Entity) -> Mapping[QuotaKey, Beneath]:
@@ -39,9 +40,9 @@ class CommonGround:
         return found
 
 
-def _byte_rates(stored: StoredQuota, policy: Policy, want: Wanted | None) -> Mapping[QuotaKey, Beneath]:
+def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) -> Mapping[QuotaKey, Beneath]:
     entries = stored.ledger.entries if stored.ledger is not None and stored.ledger.policy_key == policy.key else {}
-    kept: Set[QuotaKey] = want.promise.keys if want is not None else frozenset()
+    kept: Set[QuotaKey] = promise.keys if promise is not None else frozenset()
     known = {}
     for key in BYTE_RATE_KEYS:
         entry = entries.get(key)

@@ -19,8 +19,7 @@ from dataclasses import replace
 
 from controller_logic import budget, contention
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
-from controller_logic.desired import Wanted, desired
-from controller_logic.entity_plan import AS_PROMISED
+from controller_logic.desired import Desired, desired
 from controller_logic.leader_scaling import Leaders
 from controller_logic.member_reports import Circumstances, report
 from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
@@ -83,16 +82,13 @@ def _missing(observation: Observation) -> Iterator[tuple[Reason, str]]:
         yield Reason.BROKERS_UNREACHABLE, f"brokers and leaders are not known; {stays}"
 
 
-def _wanted(observation: Observation) -> tuple[Wanted, ...]:
+def _wanted(observation: Observation) -> Desired:
     topology = observation.topology
     leaders = Leaders(topology) if topology is not None and topology.brokers else None
-    wanted = desired(observation.policy, observation.tiers or (), leaders)
-    if observation.policy.deleting:
-        return tuple(replace(want, ground=None) for want in wanted)
-    return wanted
+    return desired(observation.policy, observation.tiers or (), leaders)
 
 
-def _decide_complete(observation: Observation, wanted: tuple[Wanted, ...], memory: Memory) -> tuple[Decision, Memory]:
+def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) -> tuple[Decision, Memory]:
     policy, now_seconds = observation.policy, observation.now_seconds
     quotas = observation.quotas or {}
     ours = our_entities(quotas, policy)
@@ -115,7 +111,7 @@ def _decide_complete(observation: Observation, wanted: tuple[Wanted, ...], memor
     return _with_deferred(decision, admission), remembered
 
 
-def _reported(wanted: tuple[Wanted, ...], plan: Plan, circumstances: Circumstances) -> Decision:
+def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
     skews = [member.leader_skew for member in members]
@@ -132,8 +128,9 @@ def _reported(wanted: tuple[Wanted, ...], plan: Plan, circumstances: Circumstanc
     )
 
 
-def _member_reports(wanted: tuple[Wanted, ...], plan: Plan, circumstances: Circumstances) -> tuple[MemberReport, ...]:
-    return tuple([report(want, plan.entities.get(want.entity, AS_PROMISED), circumstances) for want in wanted if want.member is not None])
+def _member_reports(wanted: Desired, plan: Plan, circumstances: Circumstances) -> tuple[MemberReport, ...]:
+    plans = plan.entities
+    return tuple([report(promised, plans.get(promised.entity), circumstances) for promised in wanted.members])
 
 
 def _member_notes(members: tuple[MemberReport, ...], skews: Sequence[float | None]) -> Iterator[Note]:
@@ -163,7 +160,7 @@ def _with_deferred(decision: Decision, admission: budget.Admission) -> Decision:
     return replace(decision, notes=notes, deferred_writes=len(admission.deferred), next_pass_in_seconds=min(due))
 
 
-def _held(observation: Observation, wanted: tuple[Wanted, ...], holds: tuple[Hold, ...]) -> Decision:
+def _held(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) -> Decision:
     """Reports of what is known, and no write at all. A deleting policy is not finished while it is held."""
     hold = holds[0] if holds else None
     circumstances = Circumstances(observation.policy, observation.quotas, hold)
@@ -171,13 +168,13 @@ def _held(observation: Observation, wanted: tuple[Wanted, ...], holds: tuple[Hol
     return Decision(
         members=members,
         holds=holds,
-        managed=sum(bool(want.promise.keys) for want in wanted),
+        managed=sum(bool(promise.keys) for _, promise in wanted.promises()),
         in_sync=sum(bool(member.target) and member.quota == member.target for member in members),
         largest_leader_skew=max((member.leader_skew for member in members if member.leader_skew is not None), default=None),
     )
 
 
-def _leave_everything(observation: Observation, wanted: tuple[Wanted, ...], holds: tuple[Hold, ...]) -> Decision:
+def _leave_everything(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) -> Decision:
     """A policy that may not write is deleted: nothing is given back, and people are told how to do it."""
     policy = observation.policy
     left = len(our_entities(observation.quotas, policy)) if observation.quotas is not None else None

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller_logic.desired import Promise, promise_of
 from controller_logic.leader_scaling import LeaderSpread
 from controller_logic.model import Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
+from controller_logic.promise import Promise, promise_of
 from controller_logic.promise_ground import Ground
 from controller_logic.reasons import Reason
 from controller_logic.value import value

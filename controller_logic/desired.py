@@ -1,184 +1,55 @@
-"""What every managed entity should end at: contracts on the leaders as they are now, and Kafka's default entities.
+"""What is declared, entity by entity: members on their contracts, and Kafka's default entities. Of two that overlap the first counts."""
 
-Answers "where to", never "how fast" or "may it be written": see `mute_guard.py` and `key_step.py`.
-"""
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from collections.abc import Mapping, Set
-from dataclasses import replace
-
-from controller_logic.leader_scaling import Leaders, LeaderSpread
-from controller_logic.model import Contract, Entity, Member, Policy, QuotaKey, RateForm, Tier
-from controller_logic.promise_ground import Ground, Grounds
-from controller_logic.quota_text import KEY_WORDS, number_words
-from controller_logic.value import value
-
-# an enum's member costs ten times as much to look up as a name of this module, and these are looked up for every member
-_CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
-
-_NO_KEYS: frozenset[QuotaKey] = frozenset()
-_EVERYWHERE = Ground(RateForm.PER_BROKER)
-_DEFAULT = Ground("default")
+from controller_logic.decision import MemberReport
+from controller_logic.leader_scaling import Leaders
+from controller_logic.member_reports import overlapping_report, promised_report
+from controller_logic.model import Entity, Policy, Tier
+from controller_logic.promise import Promise, default_promise
+from controller_logic.promise_ground import Grounds
 
 
-@value(frozen=True, slots=True)
-class Target:
-    """Where one quota key should end: the number, and the exact text that Kafka's store should hold.
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """Every member with the report that it gets if it ends as promised, in the order of the tiers; and the default entities.
 
-    `promised` is the rate in the contract's own form, `ground` what made it the number.
+    `owners` are the members that count, by entity. A member's promise is worked out when it is asked for: a pass looks at it
+    once, and keeping thousands costs more than making one again.
     """
 
-    value: int
-    text: str
-    promised: int
-    ground: Ground
+    members: tuple[MemberReport, ...] = ()
+    owners: Mapping[Entity, MemberReport] = field(default_factory=dict)
+    defaults: Mapping[Entity, Promise] = field(default_factory=dict)
 
-    @property
-    def certain(self) -> bool:
-        """False while leaders or topics are not known in full."""
-        return self.ground.certain
+    def __contains__(self, entity: Entity) -> bool:
+        return entity in self.owners or entity in self.defaults
 
-    @property
-    def basis(self) -> str:
-        """The promise it was computed for (form, rate, method, topics) but not the leaders.
+    def promise_of(self, entity: Entity) -> Promise | None:
+        """What the entity is promised; None where nobody names it."""
+        owner = self.owners.get(entity)
+        return self.defaults.get(entity) if owner is None else owner.promise
 
-        So an edited promise and a moved leader can be told apart.
-        """
-        return f"{self.ground.form} {self.promised}{self.ground.particulars}"
+    def promises(self) -> Iterator[tuple[Entity, Promise]]:
+        """Every entity that is named with its promise, members first."""
+        for entity, owner in self.owners.items():
+            yield entity, owner.promise
+        yield from self.defaults.items()
 
 
-@value(frozen=True, slots=True)
-class Promise:
-    """What a contract means on the leaders of a moment.
+def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None) -> Desired:
+    """What the policy wants now. Unknown leaders (None) leave every key that depends on them without a target.
 
-    `unknown` are managed keys whose target cannot be known (no topic of the member exists, or leaders are unknown): they are
-    left as they are, and there are no targets then. `certain` is false while leaders or topics are not known in full. Totals
-    over all brokers are in bytes per second, for byte rates only.
+    A policy that is being deleted promises nothing to anybody.
     """
-
-    targets: Mapping[QuotaKey, Target]
-    unknown: frozenset[QuotaKey] = _NO_KEYS
-    spread: LeaderSpread | None = None
-    certain: bool = True
-
-    @property
-    def keys(self) -> Set[QuotaKey]:
-        """Every managed key."""
-        return self.unknown or self.targets.keys()
-
-    @property
-    def values(self) -> Mapping[QuotaKey, int]:
-        return {key: target.value for key, target in self.targets.items()}
-
-    @property
-    def contract_total(self) -> Mapping[QuotaKey, int]:
-        """What was promised over all brokers; empty where the topics have no leader or nobody knows the brokers."""
-        return {key: one.promised * one.ground.contract_times for key, one in self.targets.items() if one.ground.contract_times}
-
-    @property
-    def permitted_total(self) -> Mapping[QuotaKey, int]:
-        """What the numbers allow over all brokers: quota x brokers that lead."""
-        return {key: one.value * one.ground.leading_brokers for key, one in self.targets.items() if one.ground.leading_brokers}
-
-    def __str__(self) -> str:
-        rates = ", ".join([f"{KEY_WORDS[key]} {number_words(key, target.value)}" for key, target in self.targets.items()])
-        if self.spread is None:
-            return f"{rates} per broker"
-        if not self.spread.leaders:
-            return f"{rates} per broker; none of its topics has a leader now"
-        return f"{rates} per broker; {self.spread.leaders} partitions led by {self.spread.brokers} brokers, skew {self.spread.skew:.2f}"
-
-
-NOTHING = Promise({})
-
-
-@value(frozen=True, slots=True)
-class Wanted:
-    """One entity that a tier or a default names, and what its promise stands on; `ground` None = nothing is promised.
-
-    `taken_by` is the tier that named it first: then it is left alone here. `default` has the rates of a default entity.
-    """
-
-    entity: Entity
-    ground: Ground | None
-    tier: Tier | None = None
-    member: Member | None = None
-    taken_by: str | None = None
-    default: Mapping[QuotaKey, int] | None = None
-
-    @property
-    def is_unlimited(self) -> bool:
-        """Whether no key is managed."""
-        if self.member is None or self.ground is None:
-            return not self.promise.keys
-        return self.member.contract is None or self.member.contract.is_empty
-
-    @property
-    def promise(self) -> Promise:
-        """Worked out when it is asked for: a pass looks at it once, and keeping it would cost more than making it again."""
-        ground, member = self.ground, self.member
-        if member is not None:
-            return promise_of(member.contract, ground)
-        if ground is None or self.default is None:
-            return NOTHING
-        return Promise({key: Target(rate, str(rate), rate, ground) for key, rate in self.default.items()})
-
-
-def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None) -> tuple[Wanted, ...]:
-    """Every entity that is named, in the order of the tiers, then of the defaults; of two that overlap the first counts.
-
-    Unknown leaders (None) leave every key that depends on them without a target.
-    """
-    grounds = Grounds(leaders, policy.scaling)
-    owners: dict[Entity, Wanted] = {}
-    wanted = []
+    grounds = None if policy.deleting else Grounds(leaders, policy.scaling)
+    owners: dict[Entity, MemberReport] = {}
+    members = []
     for tier in tiers:
         for member in tier.members:
-            contract = member.contract
-            ground = grounds.of(contract.form if contract is not None else None, member.topics)
-            want = Wanted(member.entity, ground, tier, member)
-            owner = owners.setdefault(member.entity, want)
-            wanted.append(want if owner is want else _overlapping(want, owner))
-    wanted.extend(Wanted(entity, _DEFAULT, default=rates) for entity, rates in policy.defaults.items() if entity not in owners)
-    return tuple(wanted)
-
-
-def _overlapping(want: Wanted, owner: Wanted) -> Wanted:
-    named = f"{owner.tier.key}, member {owner.member.name}" if owner.tier is not None and owner.member is not None else str(owner.entity)
-    return replace(want, ground=None, taken_by=named)
-
-
-def promise_of(contract: Contract | None, ground: Ground | None) -> Promise:
-    """What a contract means there; without a ground nothing is promised, and no contract means unlimited."""
-    if ground is None:
-        return NOTHING
-    if contract is None:
-        return Promise({}, spread=ground.spread)
-    if not ground.known:
-        return Promise({}, _managed_keys(contract), ground.spread)
-    targets: dict[QuotaKey, Target] = {}
-    if contract.request_percentage is not None or contract.controller_mutations_per_second is not None:
-        targets |= {key: Target(rate, str(rate), rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None}
-    if (rate := contract.fetch_bytes_per_second) is not None:
-        targets[_CONSUMER] = _target(rate, ground)
-    if (rate := contract.produce_bytes_per_second) is not None:
-        targets[_PRODUCER] = _target(rate, ground)
-    return Promise(targets, _NO_KEYS, ground.spread, ground.certain)
-
-
-def _target(rate: int, ground: Ground) -> Target:
-    scale = ground.scale
-    number = rate if scale is None else scale.of(rate)
-    return Target(number, str(number), rate, ground)
-
-
-def _fixed(contract: Contract) -> tuple[tuple[QuotaKey, int | None], ...]:
-    """The quotas that are the same number on every broker wherever the leaders are."""
-    return (
-        (QuotaKey.REQUEST_PERCENTAGE, contract.request_percentage),
-        (QuotaKey.CONTROLLER_MUTATION_RATE, contract.controller_mutations_per_second),
-    )
-
-
-def _managed_keys(contract: Contract) -> frozenset[QuotaKey]:
-    rates = ((_CONSUMER, contract.fetch_bytes_per_second), (_PRODUCER, contract.produce_bytes_per_second))
-    return frozenset(key for key, rate in (*rates, *_fixed(contract)) if rate is not None)
+            report = promised_report(tier, member, grounds.under(member) if grounds is not None else None)
+            owner = owners.setdefault(member.entity, report)
+            members.append(report if owner is report else overlapping_report(report, owner))
+    defaults = {} if policy.deleting else {key: default_promise(rates) for key, rates in policy.defaults.items() if key not in owners}
+    return Desired(tuple(members), owners, defaults)

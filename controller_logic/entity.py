@@ -46,12 +46,12 @@ class Entity:
         return self.user is _DEFAULT or self.client_id is _DEFAULT
 
     @property
-    def sort_key(self) -> tuple[str, str]:
-        """A total order: absent, then default, then names; a user comes before the same user's clients."""
-        return (_part_key(self.user), _part_key(self.client_id))
+    def sort_key(self) -> str:
+        """An order for people: absent, then default, then names; a user comes before the same user's clients."""
+        return f"{_part_key(self.user)}\0{_part_key(self.client_id)}"
 
 
 def _part_key(part: EntityPart) -> str:
     if part is None:
         return ""
-    return f"name {part}" if isinstance(part, str) else "default"
+    return f"2{part}" if isinstance(part, str) else "1"

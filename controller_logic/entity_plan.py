@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller_logic.change_words import ChangeWords, first_words
-from controller_logic.desired import Promise, Target
 from controller_logic.key_step import Beneath, KeyRules, KeyStep, Standing, follow, give_back
 from controller_logic.model import LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.promise import Promise, Target
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
@@ -101,7 +101,7 @@ def _first_quota(stored: StoredQuota, targets: Mapping[QuotaKey, Target], rules:
         texts[key] = target.text
         entries[key] = LedgerEntry(None, target.text, None, rules.keys.now_seconds, _FIRST_QUOTA, target.basis)
     record = LedgerRecord(stored.entity, rules.policy.key, rules.policy.uid, entries)
-    return QuotaWrite(stored.entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, charged=False)
+    return QuotaWrite(stored.entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, False)
 
 
 def _held_back(standing: Standing) -> KeyStep:

@@ -11,9 +11,10 @@ Nothing here knows what stands in Kafka or when a number may be lowered.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 
-from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, TopicLeaders, Topology
+from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, Topology
 from controller_logic.value import value
 
 
@@ -92,25 +93,19 @@ class Leaders:
 
     def _count(self, names: Iterable[str], missing: tuple[str, ...]) -> LeaderSpread:
         topics = [self._topics[name] for name in names]
-        leaderless = sum([topic.leaderless for topic in topics])
-        led = _leaders_by_broker(topics).values()
-        counts = [leaders for leaders in led if leaders > 0] if 0 in led else led
-        if not counts:
-            return LeaderSpread(topics=len(topics), leaderless=leaderless, missing=missing)
-        return LeaderSpread(len(topics), sum(counts), len(counts), max(counts), min(counts), leaderless, missing)
-
-
-def _leaders_by_broker(topics: Sequence[TopicLeaders]) -> Mapping[int, int]:
-    if len(topics) == 1:
-        return topics[0].leaders
-    led: dict[int, int] = {}
-    for topic in topics:
-        if led:
+        led: dict[int, int] = {}
+        leaderless = 0
+        for topic in topics:
+            leaderless += topic.leaderless
+            if not led:
+                led.update(topic.leaders)
+                continue
             for broker, leaders in topic.leaders.items():
                 led[broker] = led.get(broker, 0) + leaders
-        else:
-            led |= topic.leaders
-    return led
+        counts = [leaders for leaders in led.values() if leaders] if 0 in led.values() else led.values()
+        if not counts:
+            return LeaderSpread(len(topics), 0, 0, 0, 0, leaderless, missing)
+        return LeaderSpread(len(topics), sum(counts), len(counts), max(counts), min(counts), leaderless, missing)
 
 
 @value(frozen=True, slots=True)
@@ -125,25 +120,31 @@ class Scale:
         return scaled if MIN_BYTE_RATE <= scaled <= MAX_BYTE_RATE else within_bounds(scaled)
 
 
+@lru_cache(maxsize=4096)
+def _scale(times: int, parts: int = 1) -> Scale:
+    """Thousands of spreads have a few scales between them."""
+    return Scale(times, parts)
+
+
 def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
     """What a promise per partition is multiplied by.
 
     Nobody leads: the promise x 1, never 0, because stale clients still send and 0 means unlimited to Kafka.
     """
     if not spread.leaders:
-        return Scale(1)
+        return _scale(1)
     match method:
         case ScalingMethod.MAX:
-            return Scale(spread.largest)
+            return _scale(spread.largest)
         case ScalingMethod.MIN:
-            return Scale(spread.smallest)
+            return _scale(spread.smallest)
         case ScalingMethod.MEAN:
-            return Scale(spread.partitions, spread.brokers)
+            return _scale(spread.partitions, spread.brokers)
 
 
 def share_scale(brokers: int) -> Scale:
     """What a promised total is multiplied by: its share on each of this many brokers; with none, the whole total."""
-    return Scale(1, max(1, brokers))
+    return _scale(1, max(1, brokers))
 
 
 def within_bounds(bytes_per_second: int) -> int:

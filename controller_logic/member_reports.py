@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller_logic.decision import MemberReport, MemberState
-from controller_logic.desired import Promise, Target, Wanted
 from controller_logic.entity_plan import AS_PROMISED, EntityPlan
 from controller_logic.key_step import KeyStep
 from controller_logic.leader_scaling import LeaderSpread
-from controller_logic.model import Entity, Hold, Level, Policy, QuotaKey, QuotaWrite, StoredQuota
+from controller_logic.model import Entity, Hold, Level, Member, Policy, QuotaKey, QuotaWrite, StoredQuota, Tier
 from controller_logic.mute_guard import MuteGuard
+from controller_logic.promise import Promise, Target, promise_of
+from controller_logic.promise_ground import Ground
 from controller_logic.quota_text import KEY_WORDS, number_of, quota_words
 from controller_logic.reasons import Reason
 
@@ -34,7 +35,6 @@ Verdict = tuple[MemberState, Reason, str | None]
 
 # an enum's member costs ten times as much to look up as a name of this module
 _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
-_MINIMUM_CHANGE = Reason.MINIMUM_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,75 +49,86 @@ class Circumstances:
     unwritten_because: Reason = Reason.WRITE_BUDGET_SPENT
 
 
-def report(wanted: Wanted, plan: EntityPlan, circumstances: Circumstances) -> MemberReport:
-    """The report of one member; raises ValueError for a default entity, which is no member."""
-    if wanted.member is None or wanted.tier is None:
-        raise ValueError(f"{wanted.entity} is a default of the policy, not a member of a tier")
-    state, reason, wording = _verdict(wanted, plan, circumstances)
-    in_force = _in_force(wanted, plan, circumstances)
-    return MemberReport(wanted.tier, wanted.member, wanted.ground, state, reason, wording, in_force)
+def promised_report(tier: Tier, member: Member, ground: Ground | None) -> MemberReport:
+    """What is said of a member that ends as promised; without a ground the policy is being deleted and promises nothing."""
+    if ground is None:
+        words = "the policy is being deleted: the quota is what it was before Tidegate"
+        return MemberReport(tier, member, None, MemberState.UNLIMITED, Reason.GIVEN_BACK, words)
+    spread, contract = ground.spread, member.contract
+    if spread is not None and spread.missing:
+        words = _missing_words(promise_of(contract, ground), spread)
+        return MemberReport(tier, member, ground, MemberState.TOPIC_NOT_FOUND, Reason.TOPIC_NOT_FOUND, words)
+    if contract is None or contract.is_empty:
+        words = f"no contract: not limited by Tidegate{' and never throttled' if tier.level is Level.L0 else ''}"
+        return MemberReport(tier, member, ground, MemberState.UNLIMITED, Reason.IN_SYNC, words)
+    return MemberReport(tier, member, ground, _CONTRACT, _AS_PROMISED)
 
 
-def _verdict(wanted: Wanted, plan: EntityPlan, circumstances: Circumstances) -> Verdict:
-    if wanted.taken_by is not None:
-        words = f"{wanted.entity} is managed by {wanted.taken_by} already; this member changes nothing"
-        return MemberState.OVERLAPPING, Reason.OVERLAPPING, words
+def overlapping_report(report: MemberReport, owner: MemberReport) -> MemberReport:
+    """What is said of a member whose entity another one named first."""
+    words = f"{report.entity} is managed by {owner.tier_key}, member {owner.member_name} already; this member changes nothing"
+    return MemberReport(report.tier, report.member, None, MemberState.OVERLAPPING, Reason.OVERLAPPING, words)
+
+
+def report(promised: MemberReport, plan: EntityPlan | None, circumstances: Circumstances) -> MemberReport:
+    """The report of one member: the promised one, unless its plan (None = it ends as promised) or the circumstances differ."""
+    if plan is None and circumstances.hold is None and promised.entity not in circumstances.unwritten:
+        return promised
+    if promised.state is MemberState.OVERLAPPING:
+        return promised
+    plan = plan or AS_PROMISED
+    state, reason, wording = _verdict(promised, plan, circumstances)
+    in_force = _in_force(promised, plan, circumstances)
+    return MemberReport(promised.tier, promised.member, promised.ground, state, reason, wording, in_force)
+
+
+def _verdict(promised: MemberReport, plan: EntityPlan, circumstances: Circumstances) -> Verdict:
     if circumstances.hold is not None:
         return MemberState.HELD, circumstances.hold.reason, circumstances.hold.message
     if plan.refused is not None:
         state, words = _UNTOUCHED[plan.refused]
         return state, plan.refused, words
-    spread = wanted.ground.spread if wanted.ground is not None else None
-    if spread is not None and spread.missing:
-        return MemberState.TOPIC_NOT_FOUND, Reason.TOPIC_NOT_FOUND, _missing_words(wanted.promise, spread)
-    if wanted.entity in circumstances.unwritten:
-        return MemberState.HELD, circumstances.unwritten_because, _unwritten_words(circumstances.writes[wanted.entity], circumstances)
-    return _verdict_of_steps(wanted, plan, circumstances)
+    if promised.state is MemberState.TOPIC_NOT_FOUND:
+        return promised.state, promised.reason, promised.wording
+    if promised.entity in circumstances.unwritten:
+        words = _unwritten_words(circumstances.writes[promised.entity], circumstances)
+        return MemberState.HELD, circumstances.unwritten_because, words
+    return _verdict_of_steps(promised, plan, circumstances)
 
 
-def _verdict_of_steps(wanted: Wanted, plan: EntityPlan, circumstances: Circumstances) -> Verdict:
+def _verdict_of_steps(promised: MemberReport, plan: EntityPlan, circumstances: Circumstances) -> Verdict:
     policy = circumstances.policy
     short = [step for step in plan.steps if not step.arrived]
     if short:
-        return _verdict_on_the_way(wanted, short, policy)
-    if wanted.is_unlimited:
-        return _verdict_without_contract(wanted, circumstances)
-    for step in plan.steps:
-        if step.because is _MINIMUM_CHANGE:
-            words = f"leaders moved by less than {policy.minimum_change_percent} %: quota stays as it is; {wanted.promise}"
-            return _CONTRACT, _MINIMUM_CHANGE, words
-    return _CONTRACT, _AS_PROMISED, None
+        return _verdict_on_the_way(promised.promise, short, policy)
+    if promised.state is MemberState.UNLIMITED:
+        given_back = promised.entity in circumstances.writes
+        return promised.state, Reason.GIVEN_BACK if given_back else promised.reason, promised.wording
+    if any(step.because is Reason.MINIMUM_CHANGE for step in plan.steps):
+        words = f"leaders moved by less than {policy.minimum_change_percent} %: quota stays as it is; {promised.promise}"
+        return MemberState.CONTRACT, Reason.MINIMUM_CHANGE, words
+    return promised.state, promised.reason, promised.wording
 
 
-def _verdict_on_the_way(wanted: Wanted, short: list[KeyStep], policy: Policy) -> Verdict:
+def _verdict_on_the_way(promise: Promise, short: list[KeyStep], policy: Policy) -> Verdict:
     stepping = [step for step in short if step.due_in_seconds is not None]
     if stepping:
-        return MemberState.STEPPING, Reason.STEPPING, _stepping_words(wanted.promise, stepping, policy)
+        return MemberState.STEPPING, Reason.STEPPING, _stepping_words(promise, stepping, policy)
     return MemberState.HELD, short[0].because, f"quota stays as it is: {_KEPT[short[0].because]}"
 
 
-def _verdict_without_contract(wanted: Wanted, circumstances: Circumstances) -> Verdict:
-    if circumstances.policy.deleting:
-        return MemberState.UNLIMITED, Reason.GIVEN_BACK, "the policy is being deleted: the quota is what it was before Tidegate"
-    exempt = " and never throttled" if wanted.tier is not None and wanted.tier.level is Level.L0 else ""
-    reason = Reason.GIVEN_BACK if wanted.entity in circumstances.writes else Reason.IN_SYNC
-    return MemberState.UNLIMITED, reason, f"no contract: not limited by Tidegate{exempt}"
-
-
-def _in_force(wanted: Wanted, plan: EntityPlan, circumstances: Circumstances) -> Mapping[QuotaKey, int] | None:
+def _in_force(promised: MemberReport, plan: EntityPlan, circumstances: Circumstances) -> Mapping[QuotaKey, int] | None:
     """What stands for the managed keys once the writes of the pass are applied; keys without a quota are absent.
 
     None = what was promised.
     """
-    written = wanted.entity not in circumstances.unwritten
-    if circumstances.hold is None and written and plan is AS_PROMISED:
-        return None
-    promise = wanted.promise
+    written = promised.entity not in circumstances.unwritten
+    promise = promised.promise
     if circumstances.hold is None and written and _ends_as_promised(plan.steps, promise.targets):
         return None
-    stored = circumstances.quotas.get(wanted.entity) if circumstances.quotas is not None else None
+    stored = circumstances.quotas.get(promised.entity) if circumstances.quotas is not None else None
     texts: dict[QuotaKey, str | None] = dict(stored.values) if stored is not None else {}
-    if written and (write := circumstances.writes.get(wanted.entity)) is not None:
+    if written and (write := circumstances.writes.get(promised.entity)) is not None:
         texts.update(write.values)
     numbers = {key: number_of(texts.get(key)) for key in _KEYS if key in promise.keys}
     return {key: int(number) for key, number in numbers.items() if number is not None}

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from controller_logic import contention, removal
 from controller_logic.common_ground import CommonGround
 from controller_logic.decision import Memory, Note, Repairs
-from controller_logic.desired import NOTHING, Promise, Wanted
+from controller_logic.desired import Desired
 from controller_logic.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
 from controller_logic.key_step import KeyRules, is_disturbed
 from controller_logic.model import DeletionPolicy, Entity, Policy, QuotaWrite, StoredQuota
 from controller_logic.mute_guard import MuteGuard
+from controller_logic.promise import NOTHING, Promise
 from controller_logic.quota_text import quota_words, same_quota
 from controller_logic.reasons import Reason
 
@@ -75,7 +76,7 @@ class _Planner:
 
 
 def make_plan(
-    wanted: Iterable[Wanted],
+    wanted: Desired,
     ours: Mapping[Entity, StoredQuota],
     quotas: Mapping[Entity, StoredQuota],
     *,
@@ -84,13 +85,12 @@ def make_plan(
     now_seconds: float,
 ) -> Plan:
     """Plan every entity that does not stand as promised, then those that would lose a key: they are all counted first."""
-    named = {want.entity: want for want in wanted if want.taken_by is None}
-    repairs = _reviewed_repairs(named, quotas, memory, now_seconds=now_seconds)
-    planner = _Planner(rules_of(policy, now_seconds), repairs, CommonGround(quotas, policy, named))
-    losing = [(stored, NOTHING) for entity, stored in ours.items() if entity not in named and not has_arrived(stored, NOTHING, policy)]
+    repairs = _reviewed_repairs(wanted, quotas, memory, now_seconds=now_seconds)
+    planner = _Planner(rules_of(policy, now_seconds), repairs, CommonGround(quotas, policy, wanted))
+    losing = [(stored, NOTHING) for entity, stored in ours.items() if entity not in wanted and not has_arrived(stored, NOTHING, policy)]
     settled = 0
-    for entity, want in named.items():
-        stored, promise = quotas.get(entity), want.promise
+    for entity, promise in wanted.promises():
+        stored = quotas.get(entity)
         if stored is None:
             planner.keep(entity, _UNREAD)
         elif has_arrived(stored, promise, policy):
@@ -112,19 +112,19 @@ def deletion_plan(
 ) -> Plan:
     """What a policy that is being deleted still has to do: give everything back, or with Keep only forget its records."""
     if policy.deletion is DeletionPolicy.RESTORE:
-        return make_plan((), ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
+        return make_plan(Desired(), ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
     return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
 
 
 def _reviewed_repairs(
-    named: Mapping[Entity, Wanted], quotas: Mapping[Entity, StoredQuota], memory: Memory, *, now_seconds: float
+    wanted: Desired, quotas: Mapping[Entity, StoredQuota], memory: Memory, *, now_seconds: float
 ) -> dict[Entity, Repairs]:
     kept: dict[Entity, Repairs] = {}
     for entity, repairs in memory.repairs.items():
-        stored = quotas.get(entity)
-        if stored is None or entity not in named:
+        stored, promise = quotas.get(entity), wanted.promise_of(entity)
+        if stored is None or promise is None:
             continue
-        after = contention.reviewed(repairs, disturbed=_needs_repair(stored, named[entity].promise), now_seconds=now_seconds)
+        after = contention.reviewed(repairs, disturbed=_needs_repair(stored, promise), now_seconds=now_seconds)
         if after is not None:
             kept[entity] = after
     return kept

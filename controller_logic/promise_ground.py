@@ -6,7 +6,7 @@ Many members name the same topics, so each ground is worked out once a pass, and
 from hashlib import sha256
 
 from controller_logic.leader_scaling import Leaders, LeaderSpread, Scale, partition_scale, share_scale
-from controller_logic.model import RateForm, ScalingMethod
+from controller_logic.model import Member, RateForm, ScalingMethod
 from controller_logic.value import value
 
 _LONGEST_BASIS_TOPICS = 120  # characters; a basis is stored with every quota in the ledger
@@ -39,13 +39,16 @@ class Grounds:
         self._leaders = leaders
         self._method = method
         self._method_name = method.value
-        self._found: dict[tuple[RateForm | None, tuple[str, ...]], Ground] = {}
+        self._found: dict[RateForm | None, dict[tuple[str, ...], Ground]] = {form: {} for form in (None, *RateForm)}
 
-    def of(self, form: RateForm | None, topics: tuple[str, ...]) -> Ground:
-        """The ground of promises in this form for these topics; no topics means all brokers that live, no form no promise."""
-        ground = self._found.get((form, topics))
+    def under(self, member: Member) -> Ground:
+        """The ground of the member's contract on its topics; no topics means all brokers that live."""
+        topics, contract = member.topics, member.contract
+        form = contract.form if contract is not None else None
+        found = self._found[form]
+        ground = found.get(topics)
         if ground is None:
-            ground = self._found[form, topics] = self._ground(form, topics)
+            ground = found[topics] = self._ground(form, topics)
         return ground
 
     def _ground(self, form: RateForm | None, topics: tuple[str, ...]) -> Ground:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller_logic.decision import Memory, Note
-from controller_logic.desired import Promise
 from controller_logic.model import Entity, Policy, StoredQuota
+from controller_logic.promise import Promise
 from controller_logic.reasons import Reason
 
 

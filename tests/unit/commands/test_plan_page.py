@@ -47,7 +47,7 @@ TWO_LEADERS_AND_ONE = Topology(1000.0, frozenset({1, 2}), {"orders": TopicLeader
 REPORT = MemberReport(
     Tier("streaming/core", Level.L1, (ORDERS,)),
     ORDERS,
-    Grounds(Leaders(TWO_LEADERS_AND_ONE), ScalingMethod.MAX).of(RateForm.PER_PARTITION, ORDERS.topics),
+    Grounds(Leaders(TWO_LEADERS_AND_ONE), ScalingMethod.MAX).under(ORDERS),
     MemberState.CONTRACT,
     Reason.CONTRACT,
 )

@@ -1,0 +1,47 @@
+"""The short way to a first quota says and writes what the long way says key by key."""
+
+import pytest
+
+from controller_logic.change_words import ChangeWords
+from controller_logic.entity_plan import AS_PROMISED, plan_entity
+from controller_logic.key_step import Standing, follow
+from controller_logic.leader_scaling import Leaders
+from controller_logic.model import Contract, RateForm, TopicLeaders
+from controller_logic.plan import rules_of
+from controller_logic.promise import promise_of
+from controller_logic.promise_ground import Grounds
+from tests.unit.controller_logic.worlds import ALICE, MB, START_SECONDS, member, per_broker, per_partition, policy, stored, topology, total
+
+TOPOLOGY = topology({"orders": {1: 2, 2: 1}, "leaderless": TopicLeaders({1: 1}, leaderless=1)})
+RULES = rules_of(policy(), START_SECONDS)
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        per_partition(10 * MB, 5 * MB),
+        per_broker(produce=1),
+        total(fetch=9 * MB),
+        Contract(RateForm.TOTAL, 10 * MB, None, 20, 3),
+    ],
+    ids=str,
+)
+def test_a_first_quota_is_what_its_keys_come_to_one_by_one(contract: Contract) -> None:
+    alice = member(ALICE, contract, "orders")
+    promise = promise_of(contract, Grounds(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice))
+    plan, write = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
+    steps = tuple(follow(Standing(key, None, None), target, RULES.keys) for key, target in promise.targets.items())
+    assert plan is AS_PROMISED
+    assert write is not None
+    assert write.ledger is not None
+    assert write.values == {step.key: step.text for step in steps}
+    assert write.ledger.entries == {step.key: step.entry for step in steps}
+    assert {(write.kind, write.reason, write.charged)} == {(step.kind, step.because, step.charged) for step in steps}
+    assert write.message == ChangeWords(steps)(write)
+
+
+def test_leaders_that_are_not_known_in_full_set_no_first_quota() -> None:
+    alice = member(ALICE, per_partition(10 * MB), "leaderless")
+    promise = promise_of(alice.contract, Grounds(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice))
+    _, write = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
+    assert write is None
