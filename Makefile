@@ -39,14 +39,16 @@ test-unit: setup ## Run the tests that need no real parts (seconds)
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
 	$(PYTHON) -m lab prepare
-	@# Most of them wait for something most of the time, so two halves run at once, each with parts of its own.
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target integration-with-kubernetes integration-without-kubernetes
+	@# They wait most of the time, so three kinds run at once, each in a process with parts of its own.
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target integration-kubernetes integration-brokers integration-rest
 
-.PHONY: integration-with-kubernetes integration-without-kubernetes
-integration-with-kubernetes: setup
+.PHONY: integration-kubernetes integration-brokers integration-rest
+integration-kubernetes: setup
 	$(PYTHON) -m pytest tests/integration -m "integration and kubernetes" $(PYTEST)
-integration-without-kubernetes: setup
-	$(PYTHON) -m pytest tests/integration -m "integration and not kubernetes" $(PYTEST)
+integration-brokers: setup
+	$(PYTHON) -m pytest tests/integration -m "integration and brokers" $(PYTEST)
+integration-rest: setup
+	$(PYTHON) -m pytest tests/integration -m "integration and not kubernetes and not brokers" $(PYTEST)
 
 .PHONY: check
 check: setup ## Lint, types, who may know whom, and generated files up to date

@@ -2,7 +2,7 @@
 
 Tests stay apart by a chroot of their own in the shared ZooKeeper (`chroot`), a namespace of their own in the Kubernetes API
 (`namespace`) and names nobody else uses (`unique_name`). A part that this machine lacks is an error that says how to install it, never
-a skip. Each pytest process has parts of its own; two can run side by side.
+a skip. Each pytest process has parts of its own; several can run side by side.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the Kubernetes API: `make` runs it beside everything else, so that there is only one."""
+    """Mark tests by the costliest part they share, for `make` to run each kind in a process of its own, beside the others."""
     for item in items:
-        if "kube_api" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "kube_api" in fixtures:
             item.add_marker(pytest.mark.kubernetes)
+        elif "kafka" in fixtures:
+            item.add_marker(pytest.mark.brokers)
 
 
 @pytest.fixture(scope="session")
