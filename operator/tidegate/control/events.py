@@ -33,16 +33,15 @@ class Telling:
 
 
 def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[Telling, ...]:
-    """One Event for each condition whose status or reason changed; the same reason is told once, a warning before what is normal."""
+    """One Event for each condition whose status or reason changed; the same reason is told once, by what is amiss before what is well."""
     stood = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
-    told: dict[Reason, Telling] = {}
+    told: dict[Reason, Verdict] = {}
     for verdict in verdicts:
         if stood.get(verdict.type) == (verdict.status.value, verdict.reason.value) or not _is_news(verdict):
             continue
-        telling = Telling(_type_of(verdict), verdict.reason, shortened(verdict.message))
-        if verdict.reason not in told or told[verdict.reason].type != telling.type == WARNING:
-            told[verdict.reason] = telling
-    return tuple(told.values())
+        if verdict.reason not in told or told[verdict.reason].status is Truth.TRUE:
+            told[verdict.reason] = verdict
+    return tuple(Telling(_type_of(verdict), verdict.reason, shortened(verdict.message)) for verdict in told.values())
 
 
 def _is_news(verdict: Verdict) -> bool:
