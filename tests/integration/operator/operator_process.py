@@ -32,6 +32,7 @@ class OperatorProcess:
             log_path=directory / f"{name}.log",
             # Tests start it many times; compiling its libraries anew each time would take longer than all the rest.
             environment={"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_directory() / "bytecode")},
+            niceness=0,  # what a test waits for most is its start
         )  # fmt: skip
 
     def __enter__(self) -> OperatorProcess:
