@@ -25,6 +25,8 @@ from lab.progress import say
 from lab.run_directory import RunDirectory
 from lab.waiting import wait_until
 
+# Memory for time: with the usual 100 a small API server spends a quarter of its processor time on collecting garbage.
+_GARBAGE_PERCENT = "400"
 _START_TIMEOUT_SECONDS = 60.0
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
@@ -136,7 +138,8 @@ class KubeApi:
 
     def _run(self, part: str, *flags: str) -> None:
         log_path = self.directory / "log" / f"{part}.log"
-        self._processes.append(start(part, [str(self._binary), part, *flags], log_path=log_path))
+        argv = [str(self._binary), part, *flags]
+        self._processes.append(start(part, argv, log_path=log_path, environment={"GOGC": _GARBAGE_PERCENT}))
 
     def _start_etcd(self) -> str:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))

@@ -4,6 +4,7 @@ It has no thread and waits for nothing; `control_loop.py` says when.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import structlog
 
@@ -14,6 +15,7 @@ from tidegate.control.connection import Connection
 from tidegate.control.control_pass import ControlPass, PassResult
 from tidegate.control.declared import Declared, TierReader, belongs_to, declare
 from tidegate.control.deletion import Deletion
+from tidegate.control.first_word import FIRST_WORD_AFTER_SECONDS, first_word
 from tidegate.control.observe import Seen
 from tidegate.control.ownership import RESTORE_FINALIZER, has_finalizer, take_ownership
 from tidegate.control.rivals import older_rival
@@ -52,9 +54,6 @@ class Controller:
             return self._world.settings.poll_seconds
         known = [tier for tier in self._world.cache.snapshot(BUSINESS_TIERS) if belongs_to(tier, policy)]
         tiers = [tier for tier in known if not tier["metadata"].get("deletionTimestamp")]
-        if not self._seen_before:
-            self._world.reporter.first_sight(policy, tiers)
-            self._seen_before = True
         started_seconds = self._world.clock.monotonic()
         result = self._observe_and_act(policy, tiers)
         self._world.telemetry.pass_seconds.labels(self._key).observe(self._world.clock.monotonic() - started_seconds)
@@ -89,11 +88,18 @@ class Controller:
             self._world.reporter.unread(policy, error, tiers)
             self._world.telemetry.passes.labels(self._key, "invalid").inc()
             return None
-        result = self._run(policy, declared)
+        with self._first_word(policy, tiers):
+            result = self._run(policy, declared)
         self._topology = result.seen.observation.topology or self._topology
         self._world.reporter.passed(result, declared, policy=policy, tiers=tiers)
         self._measure(result)
         return result
+
+    def _first_word(self, policy: JsonObject, tiers: list[JsonObject]) -> AbstractContextManager[None]:
+        if self._seen_before:
+            return nullcontext()
+        self._seen_before = True
+        return first_word(lambda: self._world.reporter.first_sight(policy, tiers), FIRST_WORD_AFTER_SECONDS)
 
     def _run(self, policy: JsonObject, declared: Declared) -> PassResult:
         try:

@@ -1,0 +1,51 @@
+"""Objects are spoken of before the first pass ends only when that takes long, and the pass has the last word."""
+
+import threading
+
+import pytest
+
+from lab.waiting import wait_until
+from tests.unit.control.stage import Stage
+from tidegate.control import controller as controller_module
+from tidegate.control.first_word import first_word
+
+
+def test_what_is_over_in_time_is_never_spoken_of() -> None:
+    said: list[str] = []
+    with first_word(lambda: said.append("seen"), 60.0):
+        pass
+    assert said == []
+
+
+def test_a_word_that_was_begun_is_finished_before_the_next() -> None:
+    said: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def say() -> None:
+        begun.set()
+        go_on.wait(10.0)
+        said.append("seen")
+
+    with first_word(say, 0.0):
+        assert begun.wait(10.0)
+        threading.Timer(0.05, go_on.set).start()
+    said.append("done")
+    assert said == ["seen", "done"]
+
+
+def test_while_a_cluster_keeps_the_first_pass_waiting_its_objects_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_module, "FIRST_WORD_AFTER_SECONDS", 0.0)
+    stage = Stage()
+    policy, tier = stage.policy(), stage.tier()
+    seen: list[tuple[str, str]] = []
+
+    def slow() -> object:
+        wait_until(lambda: "status" in stage.kubernetes.get(tier), "a first word", timeout_seconds=10, poll_seconds=0.005)
+        seen.extend([stage.condition(policy), stage.condition(tier)])
+        return facts()
+
+    facts = stage.store.facts
+    monkeypatch.setattr(stage.store, "facts", slow)
+    stage.run()
+    assert seen == [("Unknown", "Starting"), ("Unknown", "Starting")]
+    assert (stage.condition(policy), stage.condition(tier)) == (("True", "InSync"), ("True", "Contract"))
