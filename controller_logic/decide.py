@@ -130,6 +130,8 @@ def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances) -> Deci
 
 def _member_reports(wanted: Desired, plan: Plan, circumstances: Circumstances) -> tuple[MemberReport, ...]:
     plans = plan.entities
+    if not plans and not circumstances.unwritten and circumstances.hold is None:
+        return wanted.members  # all end as promised
     return tuple([report(promised, plans.get(promised.entity), circumstances) for promised in wanted.members])
 
 

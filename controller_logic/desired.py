@@ -7,7 +7,7 @@ from controller_logic.decision import MemberReport
 from controller_logic.leader_scaling import Leaders
 from controller_logic.member_reports import overlapping_report, promised_report
 from controller_logic.model import Entity, Policy, Tier
-from controller_logic.promise import Promise, default_promise
+from controller_logic.promise import Promise, default_promise, promise_of
 from controller_logic.promise_ground import Grounds
 
 
@@ -34,7 +34,7 @@ class Desired:
     def promises(self) -> Iterator[tuple[Entity, Promise]]:
         """Every entity that is named with its promise, members first."""
         for entity, owner in self.owners.items():
-            yield entity, owner.promise
+            yield entity, promise_of(owner.member.contract, owner.ground)
         yield from self.defaults.items()
 
 

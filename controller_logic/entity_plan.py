@@ -95,13 +95,14 @@ def _first_quota(stored: StoredQuota, targets: Mapping[QuotaKey, Target], rules:
 
     A cluster that Tidegate meets for the first time has thousands of these.
     """
+    now_seconds, entity = rules.keys.now_seconds, stored.entity
     texts: dict[QuotaKey, str | None] = {}
     entries: dict[QuotaKey, LedgerEntry] = {}
     for key, target in targets.items():
-        texts[key] = target.text
-        entries[key] = LedgerEntry(None, target.text, None, rules.keys.now_seconds, _FIRST_QUOTA, target.basis)
-    record = LedgerRecord(stored.entity, rules.policy.key, rules.policy.uid, entries)
-    return QuotaWrite(stored.entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, False)
+        text = texts[key] = target.text
+        entries[key] = LedgerEntry(None, text, None, now_seconds, _FIRST_QUOTA, target.basis)
+    record = LedgerRecord(entity, rules.policy.key, rules.policy.uid, entries)
+    return QuotaWrite(entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, False)
 
 
 def _held_back(standing: Standing) -> KeyStep:

@@ -12,6 +12,7 @@ Nothing here knows what stands in Kafka or when a number may be lowered.
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import field
 from functools import lru_cache
 
 from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, Topology
@@ -23,7 +24,8 @@ class LeaderSpread:
     """How the leaders of a member's topics lie on the brokers.
 
     `largest` and `smallest` are leaders on one broker, over the brokers that lead at least one; both 0 without leaders.
-    `leaderless` partitions have no leader now; `missing` are topics that were named and do not exist.
+    `leaderless` partitions have no leader now; `missing` are topics that were named and do not exist. `skew` is
+    k x max l_b / m over the known leaders; 1.0 = even; None when nobody leads.
     """
 
     topics: int = 0
@@ -33,16 +35,12 @@ class LeaderSpread:
     smallest: int = 0
     leaderless: int = 0
     missing: tuple[str, ...] = ()
+    skew: float | None = field(default=None, compare=False)
 
     @property
     def partitions(self) -> int:
         """m: all partitions, with a leader or without."""
         return self.leaders + self.leaderless
-
-    @property
-    def skew(self) -> float | None:
-        """k x max l_b / m over the known leaders; 1.0 = even; None when nobody leads."""
-        return self.brokers * self.largest / self.leaders if self.leaders else None
 
     @property
     def complete(self) -> bool:
@@ -102,10 +100,12 @@ class Leaders:
                 continue
             for broker, leaders in topic.leaders.items():
                 led[broker] = led.get(broker, 0) + leaders
-        counts = [leaders for leaders in led.values() if leaders] if 0 in led.values() else led.values()
+        counts = list(filter(None, led.values()))
         if not counts:
             return LeaderSpread(len(topics), 0, 0, 0, 0, leaderless, missing)
-        return LeaderSpread(len(topics), sum(counts), len(counts), max(counts), min(counts), leaderless, missing)
+        total, largest = sum(counts), max(counts)
+        skew = len(counts) * largest / total
+        return LeaderSpread(len(topics), total, len(counts), largest, min(counts), leaderless, missing, skew)
 
 
 @value(frozen=True, slots=True)

@@ -87,7 +87,11 @@ def make_plan(
     """Plan every entity that does not stand as promised, then those that would lose a key: they are all counted first."""
     repairs = _reviewed_repairs(wanted, quotas, memory, now_seconds=now_seconds)
     planner = _Planner(rules_of(policy, now_seconds), repairs, CommonGround(quotas, policy, wanted))
-    losing = [(stored, NOTHING) for entity, stored in ours.items() if entity not in wanted and not has_arrived(stored, NOTHING, policy)]
+    losing = [
+        (stored, NOTHING)
+        for entity, stored in ours.items()
+        if entity not in wanted.owners and entity not in wanted.defaults and not has_arrived(stored, NOTHING, policy)
+    ]
     settled = 0
     for entity, promise in wanted.promises():
         stored = quotas.get(entity)

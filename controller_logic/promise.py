@@ -15,7 +15,7 @@ from controller_logic.value import value
 _CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 
 _NO_KEYS: frozenset[QuotaKey] = frozenset()
-_EVERYWHERE = Ground(RateForm.PER_BROKER)
+_EVERYWHERE = Ground(RateForm.PER_BROKER.value)
 _DEFAULT = Ground("default")
 
 
@@ -42,7 +42,8 @@ class Target:
 
         So an edited promise and a moved leader can be told apart.
         """
-        return f"{self.ground.form} {self.promised}{self.ground.particulars}"
+        ground = self.ground
+        return f"{ground.form} {self.promised}{ground.particulars}"
 
 
 @value(frozen=True, slots=True)
@@ -114,8 +115,7 @@ def default_promise(rates: Mapping[QuotaKey, int]) -> Promise:
 
 
 def _target(rate: int, ground: Ground) -> Target:
-    scale = ground.scale
-    number = rate if scale is None else scale.of(rate)
+    number = rate if ground.scale is None else ground.scale.of(rate)
     return Target(number, str(number), rate, ground)
 
 

@@ -9,6 +9,8 @@ from controller_logic.leader_scaling import Leaders, LeaderSpread, Scale, partit
 from controller_logic.model import Member, RateForm, ScalingMethod
 from controller_logic.value import value
 
+_PER_BROKER, _TOTAL = RateForm.PER_BROKER, RateForm.TOTAL  # an enum's member costs ten times as much to look up as a name here
+_PER_PARTITION_NAME = RateForm.PER_PARTITION.value
 _LONGEST_BASIS_TOPICS = 120  # characters; a basis is stored with every quota in the ledger
 
 
@@ -56,18 +58,18 @@ class Grounds:
         spread = leaders.spread(topics) if topics and leaders is not None else None
         if form is None:
             return Ground("", spread=spread)
-        if form is RateForm.PER_BROKER:
+        if form is _PER_BROKER:
             leading = spread.brokers if spread is not None else 0
-            return Ground(form, spread=spread, contract_times=leading, leading_brokers=leading)
+            return Ground(form.value, spread=spread, contract_times=leading, leading_brokers=leading)
         known = leaders is not None and (spread is None or not spread.missing or spread.topics > 0)
         certain = spread is None or spread.complete
-        if form is RateForm.TOTAL:
+        if form is _TOTAL:
             live_brokers = leaders.live_brokers if leaders is not None else 0
             leading = live_brokers if spread is None else spread.brokers
-            return Ground(form, _named(topics), _share(spread, live_brokers), spread, known, certain, int(leading > 0), leading)
+            return Ground(form.value, _named(topics), _share(spread, live_brokers), spread, known, certain, int(leading > 0), leading)
         scale = partition_scale(spread or LeaderSpread(), self._method)
         totals = (spread.partitions, spread.brokers) if spread is not None and spread.brokers else (0, 0)
-        return Ground(form, f" {self._method_name}{_named(topics)}", scale, spread, known, certain, *totals)
+        return Ground(_PER_PARTITION_NAME, f" {self._method_name}{_named(topics)}", scale, spread, known, certain, *totals)
 
 
 def _share(spread: LeaderSpread | None, live_brokers: int) -> Scale:
