@@ -44,12 +44,13 @@ def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, now_sec
     admitted: list[QuotaWrite] = []
     deferred: list[QuotaWrite] = []
     for write in in_sending_order(writes):
-        room = limit if write.kind is WriteKind.LOWERING else limit - kept_for_lowerings
-        if write.charged and used >= room:
+        if not write.charged:
+            admitted.append(write)
+        elif used < (limit if write.kind is WriteKind.LOWERING else limit - kept_for_lowerings):
+            used += 1
+            admitted.append(write)
+        else:
             deferred.append(write)
-            continue
-        used += write.charged
-        admitted.append(write)
     if not deferred:
         return Admission(tuple(admitted))
     oldest_seconds = charged[0][0] if charged else now_seconds

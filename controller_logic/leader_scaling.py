@@ -10,7 +10,7 @@ second and partition becomes (control.md 5):
 Nothing here knows what stands in Kafka or when a number may be lowered.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import field
 from functools import lru_cache
@@ -100,12 +100,12 @@ class Leaders:
                 continue
             for broker, leaders in topic.leaders.items():
                 led[broker] = led.get(broker, 0) + leaders
-        counts = list(filter(None, led.values()))
+        counts = sorted(led.values())
+        counts = counts[bisect_right(counts, 0) :]  # a broker may be listed with no leaders
         if not counts:
             return LeaderSpread(len(topics), 0, 0, 0, 0, leaderless, missing)
-        total, largest = sum(counts), max(counts)
-        skew = len(counts) * largest / total
-        return LeaderSpread(len(topics), total, len(counts), largest, min(counts), leaderless, missing, skew)
+        total, smallest, largest = sum(counts), counts[0], counts[-1]
+        return LeaderSpread(len(topics), total, len(counts), largest, smallest, leaderless, missing, len(counts) * largest / total)
 
 
 @value(frozen=True, slots=True)
