@@ -8,18 +8,19 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
 
-from bench import decide_bench, metadata_bench
 from bench.cold import cold
+from bench.decide_bench import decide_figures
 from bench.figure import Figure
 from bench.machine import describe_machine
+from bench.metadata_bench import metadata_figures
 from bench.one_change import one_change
 from bench.page import page
 from bench.reaction import reaction
 from bench.records import Record, Records
 from bench.rest import rest
 from bench.world import world
+from tidegate.collector import tune_collector
 
 PAGE = Path("docs/benchmarks.md")
 RECORDS = Path("out/bench")
@@ -27,6 +28,7 @@ RECORDS = Path("out/bench")
 
 def main() -> int:
     """Measure what was asked for and return the exit code."""
+    tune_collector()
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all of them when none is named")
     names = parser.parse_args().parts or list(PARTS)
@@ -46,36 +48,21 @@ def _measure(name: str, records: Records) -> bool:
     return all(figure.kept for figure in record.figures)
 
 
-def _decide() -> list[Figure]:
-    first = decide_bench.observation()
-    decision, cold_rounds = decide_bench.timed(first)
-    _, steady_rounds = decide_bench.timed(decide_bench.applied(first, decision.writes))
-    bound = decide_bench.BOUND_SECONDS * 1000
-    size = "decide(), 50 brokers, 20,000 partitions, 5000 entities"
-    return [
-        Figure(f"{size}: everything new, median of {len(cold_rounds)}", median(cold_rounds) * 1000, "ms", bound),
-        Figure(f"{size}: nothing to change, median of {len(steady_rounds)}", median(steady_rounds) * 1000, "ms", bound),
-    ]
-
-
-def _metadata() -> list[Figure]:
-    processor, clock = metadata_bench.measure(metadata_bench.synthetic_answer())
-    what = "leaders of 20,000 partitions from one Metadata answer"
-    return [
-        Figure(f"{what}, median of {len(clock)}", median(clock), "ms", metadata_bench.BOUND_MILLISECONDS),
-        Figure(f"{what}, processor time, median of {len(processor)}", median(processor), "ms", None),
-    ]
-
-
 def _cold(entities: int, brokers: int) -> list[Figure]:
     with world(brokers) as running:
         return cold(running, entities)
 
 
-def _changes_and_rest() -> list[Figure]:
+def _changes() -> list[Figure]:
     with world() as running:
         cold(running, 1000)
-        return one_change(running, 200) + rest(running, 300)
+        return one_change(running, 200)
+
+
+def _rest() -> list[Figure]:
+    with world() as running:
+        cold(running, 1000)
+        return rest(running, 300)
 
 
 def _reaction() -> list[Figure]:
@@ -84,13 +71,14 @@ def _reaction() -> list[Figure]:
 
 
 PARTS: Mapping[str, Callable[[], list[Figure]]] = {
-    "decide": _decide,
-    "metadata": _metadata,
+    "decide": decide_figures,
+    "metadata": metadata_figures,
     "reaction": _reaction,
     "cold-1000": lambda: _cold(1000, brokers=1),
     "cold-5000": lambda: _cold(5000, brokers=1),
     "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
-    "change-and-rest": _changes_and_rest,
+    "change": _changes,
+    "rest": _rest,
 }
 
 

@@ -1,6 +1,7 @@
 """How long from one changed contract, sent to the Kubernetes API, to the committed ZooKeeper transaction, in a world of many contracts.
 
-The end is ZooKeeper's own modification time of the quota's znode, in whole milliseconds. Every change is a raise of one member.
+The end is ZooKeeper's own modification time of the quota's znode, in whole milliseconds. Every change is a raise of one member, and is
+sent once the status tells the one before: changes that come faster wait for the report of the last, which is one write of a tier's status.
 """
 
 import time
@@ -27,8 +28,16 @@ def _change(on: World, number: int) -> float:
     """Seconds from sending the patch to the commit."""
     path = "/config/users/user-0"
     before = on.zookeeper.exists(path).mzxid
-    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": 1_500_000 + 1000 * number}]
+    rate = 1_500_000 + 1000 * number
+    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": rate}]
     started = time.time()
     on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH)
     wait_until(lambda: on.zookeeper.exists(path).mzxid != before, "the changed quota", timeout_seconds=_TIMEOUT_SECONDS, poll_seconds=0.01)
-    return float(on.zookeeper.exists(path).last_modified) - started
+    latency = float(on.zookeeper.exists(path).last_modified) - started
+    wait_until(lambda: _told(on, rate), "the status of the change", timeout_seconds=_TIMEOUT_SECONDS, poll_seconds=0.1)
+    return latency
+
+
+def _told(on: World, rate: int) -> bool:
+    changed = on.objects.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0")
+    return bool(changed["status"]["members"][0].get("quota", {}).get("produce") == rate)

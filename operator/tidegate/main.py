@@ -13,6 +13,7 @@ import kopf
 import structlog
 from kubernetes.client import ApiClient
 
+from tidegate.collector import tune_collector
 from tidegate.control.clock import Clock
 from tidegate.control.manager import Manager
 from tidegate.control.open_cluster import open_cluster
@@ -89,6 +90,7 @@ def run(settings: Settings) -> None:
     if settings.metrics_port is not None:
         metrics = MetricsServer(operator.telemetry, port=settings.metrics_port, address=settings.listen_address)
         log.info("Metrics", endpoint=f"http://{settings.listen_address}:{metrics.port}/metrics")
+    tune_collector()
     operator.manager.start()
     log.info("Operator started", identity=settings.identity, namespaces=settings.namespaces or "all")
     try:
