@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.cold import cold
 from bench.decide_bench import decide_figures
-from bench.figure import Figure
+from bench.figure import Figure, median_of
 from bench.machine import describe_machine
 from bench.metadata_bench import metadata_figures
 from bench.one_change import one_change
@@ -48,9 +48,12 @@ def _measure(name: str, records: Records) -> bool:
     return all(figure.kept for figure in record.figures)
 
 
-def _cold(entities: int, brokers: int) -> list[Figure]:
-    with world(brokers) as running:
-        return cold(running, entities)
+def _cold(entities: int, brokers: int, runs: int = 3) -> list[Figure]:
+    measured = []
+    for _ in range(runs):
+        with world(brokers) as running:
+            measured.append(cold(running, entities))
+    return [median_of(figures) for figures in zip(*measured, strict=True)]
 
 
 def _changes() -> list[Figure]:

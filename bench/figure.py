@@ -1,8 +1,9 @@
 """One measured figure with its bound, and statistics that say how they were taken. It measures nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
+from statistics import median
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +33,11 @@ def percentile(values: Sequence[float], percent: float) -> float:
         raise ValueError("a percentile needs at least one value")
     ordered = sorted(values)
     return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
+
+
+def median_of(figures: Sequence[Figure]) -> Figure:
+    """One figure for several measurements of the same: their median, with the best and the worst beside it."""
+    values = sorted(figure.value for figure in figures)
+    first = figures[0]
+    note = f"best {values[0]:.3g} {first.unit}, worst {values[-1]:.3g} {first.unit}"
+    return replace(first, name=f"{first.name}, median of {len(values)}", value=median(values), note=note)

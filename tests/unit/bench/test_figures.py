@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.figure import Figure, percentile
+from bench.figure import Figure, median_of, percentile
 from bench.page import page
 from bench.records import Record, Records
 
@@ -23,6 +23,11 @@ def test_a_percentile_of_nothing_is_an_error() -> None:
 def test_a_figure_is_kept_up_to_its_bound(value: float, verdict: str) -> None:
     figure = Figure("cold", value, "s", 3.0)
     assert (figure.kept, f"| {verdict} |" in figure.row()) == (verdict == "kept", True)
+
+
+def test_several_measurements_are_told_by_their_median_with_best_and_worst() -> None:
+    told = median_of([Figure("cold", value, "s", 3.0) for value in (4.0, 2.0, 2.5)])
+    assert (told.value, told.kept, told.note) == (2.5, True, "best 2 s, worst 4 s")
 
 
 def test_a_part_that_is_measured_again_replaces_its_figures_only(tmp_path: Path) -> None:
