@@ -65,13 +65,17 @@ class ResourceCache:
         self._lock = threading.Lock()
 
     def put(self, kind: ResourceKind, obj: Mapping[str, Any]) -> None:
-        """Take over `obj` as the watch told of it. The same version again, and an object that was deleted, are ignored."""
+        """Take over `obj` as the watch told of it, or as our own write left it.
+
+        The same version again, an older spec than the one that is known (the watch may lag behind our writes), and an object that was
+        deleted are ignored.
+        """
         slim = _without_managed_fields(obj)
         uid = slim["metadata"]["uid"]
         with self._lock:
             shelf = self._shelf(kind)
             before = shelf.objects.get(uid)
-            if uid in shelf.deleted or (before is not None and _version(before) == _version(slim)):
+            if uid in shelf.deleted or (before is not None and _is_no_news(before, slim)):
                 return
             shelf.touch(uid)
             shelf.objects[uid] = slim
@@ -145,6 +149,15 @@ def _without_managed_fields(obj: Mapping[str, Any]) -> JsonObject:
     # They are often larger than all the rest and mean nothing here.
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return {**obj, "metadata": metadata}
+
+
+def _is_no_news(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    # versions are opaque, but a generation only grows while the object lives
+    return _version(before) == _version(after) or _generation(after) < _generation(before)
+
+
+def _generation(obj: Mapping[str, Any]) -> int:
+    return int(obj["metadata"].get("generation", 0))
 
 
 def _version(obj: Mapping[str, Any]) -> object:

@@ -92,6 +92,18 @@ def test_a_deleted_uid_never_comes_back(watched: Watched) -> None:
     assert watched.names() == []
 
 
+def test_a_watch_that_lags_behind_our_write_brings_no_older_spec_back(watched: Watched) -> None:
+    def generation(number: int, level: str) -> JsonObject:
+        obj = tier("gold", version=str(number), spec={"level": level})
+        obj["metadata"]["generation"] = number
+        return obj
+
+    watched.put(generation(3, "L2"))
+    wakes = watched.wakes
+    watched.put(generation(2, "L1"))
+    assert ([obj["spec"]["level"] for obj in watched.cache.snapshot(BUSINESS_TIERS)], watched.wakes) == (["L2"], wakes)
+
+
 def test_whoever_remembers_an_object_is_told_when_it_is_gone_by_watch_or_by_list(watched: Watched) -> None:
     watched.list(tier("a"), tier("b"), tier("c"))
     watched.cache.remove(BUSINESS_TIERS, "uid-a")
