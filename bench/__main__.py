@@ -1,7 +1,7 @@
 """`python -m bench` measures every part and writes docs/benchmarks.md; `python -m bench cold-1000` measures one part again.
 
-The page is made of the newest figures of each part, so a part that was measured alone replaces its rows only. Exit code 1 when a bound
-was missed.
+The page is made of the newest figures of each part (out/bench), so a part that was measured alone replaces its rows only; until each part
+was measured here once, the page stays as it is. Exit code 1 when a bound was missed, 2 for a part that does not exist.
 """
 
 import argparse
@@ -30,13 +30,23 @@ def main() -> int:
     """Measure what was asked for and return the exit code."""
     tune_collector()
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all of them when none is named")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; all of them when none is named")
     names = parser.parse_args().parts or list(PARTS)
+    if unknown := [name for name in names if name not in PARTS]:
+        parser.error(f"there is no part {', '.join(unknown)}, so nothing was measured; parts are {', '.join(PARTS)}")
     records = Records(RECORDS)
     kept = [_measure(name, records) for name in names]
-    known = [record for name in PARTS if (record := records.read(name)) is not None]
-    PAGE.write_text(page(describe_machine(), known), encoding="utf-8")
+    _write_page(records)
     return 0 if all(kept) else 1
+
+
+def _write_page(records: Records) -> None:
+    """Only whole: a page of the parts that happen to have been measured here would drop the figures of all others."""
+    known = {name: records.read(name) for name in PARTS}
+    if missing := [name for name, record in known.items() if record is None]:
+        print(f"{PAGE} stays as it is: not measured here yet: {', '.join(missing)}")
+        return
+    PAGE.write_text(page(describe_machine(), [record for record in known.values() if record is not None]), encoding="utf-8")
 
 
 def _measure(name: str, records: Records) -> bool:

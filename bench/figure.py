@@ -36,7 +36,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def median_of(figures: Sequence[Figure]) -> Figure:
-    """One figure for several measurements of the same: their median, with the best and the worst beside it."""
+    """One figure for several measurements of the same, at least one: their median, with the best and the worst beside it."""
     values = sorted(figure.value for figure in figures)
     first = figures[0]
     note = f"best {values[0]:.3g} {first.unit}, worst {values[-1]:.3g} {first.unit}"

@@ -37,6 +37,7 @@ class Plan:
 
 
 def rules_of(policy: Policy, now_seconds: float) -> EntityRules:
+    """What holds for every entity in a pass of this moment (seconds since the epoch)."""
     return EntityRules(policy, KeyRules(now_seconds, policy.minimum_change_percent, MuteGuard.of(policy)))
 
 

@@ -70,6 +70,7 @@ def wakes(stage: Stage, cause: Cause) -> float:
 def test_the_first_pass_waits_for_nothing(loop: ControlLoop, passes: Passes) -> None:
     loop.start()
     passed(passes, 1)
+    assert passes.count == 1
 
 
 @pytest.mark.parametrize("cause", [Cause.OBJECTS, Cause.BROKERS])

@@ -100,6 +100,7 @@ def test_a_policy_whose_lease_is_held_is_worked_for(stage: Stage, start: Start) 
     stage.policy(), stage.tier()
     start()
     eventually(lambda: stage.produce() == "10000000", "the quota")
+    assert policy_threads() == [f"policy {KEY}"]
 
 
 def test_a_policy_whose_lease_another_replica_holds_is_left_alone_until_it_is_ours(stage: Stage, start: Start) -> None:
@@ -119,6 +120,7 @@ def test_a_lost_lease_ends_the_loop_and_one_regained_starts_it_again(stage: Stag
     eventually(lambda: not policy_threads(), "the loop to end")
     replica.give(True)
     eventually(policy_threads, "the loop to come back")
+    assert policy_threads() == [f"policy {KEY}"]
 
 
 def test_every_policy_has_a_lease_and_a_loop_of_its_own(stage: Stage, start: Start) -> None:
