@@ -1,10 +1,11 @@
 """One policy: runs a pass when asked to, from the cached resources to the report, and lets the policy go when it is deleted.
 
-It has no thread and waits for nothing; `control_loop.py` says when.
+It waits for nothing; `control_loop.py` says when a pass runs, and `report_desk.py` has it reported while the next one may run already.
 """
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import structlog
 
@@ -18,6 +19,7 @@ from tidegate.control.deletion import Deletion
 from tidegate.control.first_word import FIRST_WORD_AFTER_SECONDS, first_word
 from tidegate.control.observe import Seen
 from tidegate.control.ownership import RESTORE_FINALIZER, has_finalizer, take_ownership
+from tidegate.control.report_desk import PassReport, ReportDesk
 from tidegate.control.rivals import older_rival
 from tidegate.control.world import World
 from tidegate.errors import InvalidResource, TidegateError
@@ -39,12 +41,15 @@ class Controller:
         )
         self._backoff = Backoff()
         self._deletion = Deletion(world.settings.restore_deadline_seconds)
+        self._desk = ReportDesk(self._report, f"reports of {key}", beside=world.report_beside)
         self._reader = TierReader()
         self._declared: Declared | None = None
         self._topology: Topology | None = None
         self._seen_before = False
 
     def close(self) -> None:
+        """Deliver the last report and let the cluster go."""
+        self._desk.close()
         self._connection.close()
 
     def pass_once(self) -> float:
@@ -63,10 +68,8 @@ class Controller:
 
     def broke(self, error: Exception) -> float:
         """Report a bug in a pass; returns when to try again."""
-        self._world.telemetry.passes.labels(self._key, "broken").inc()
-        policy = self._world.policies().get(self._key)
-        if policy is not None:
-            self._world.reporter.broke(policy, error)
+        self._desk.catch_up()
+        self._tell_of_bug(error)
         return self._backoff.next_seconds()
 
     def leaders_moved(self) -> bool:
@@ -85,15 +88,38 @@ class Controller:
             self._declared = declared = declare(policy, tiers if complete else None, self._reader)
         except InvalidResource as error:
             self._declared = None
+            self._desk.catch_up()
             self._world.reporter.unread(policy, error, tiers)
             self._world.telemetry.passes.labels(self._key, "invalid").inc()
             return None
         with self._first_word(policy, tiers):
             result = self._run(policy, declared)
         self._topology = result.seen.observation.topology or self._topology
-        self._world.reporter.passed(result, declared, policy=policy, tiers=tiers)
+        written = tuple(write for done in result.applied for write in done.done)
+        self._desk.post(PassReport(result, declared, policy, tuple(tiers), written))
         self._measure(result)
         return result
+
+    def _report(self, report: PassReport) -> None:
+        """Called by the desk. Objects are shown as they are known now: the report before this one may have written their statuses."""
+        known = self._world.cache.with_known_status
+        try:
+            self._world.reporter.passed(
+                replace(
+                    report,
+                    policy=known(BROKER_BANDWIDTH_POLICIES, report.policy),
+                    tiers=tuple(known(BUSINESS_TIERS, tier) for tier in report.tiers),
+                )
+            )
+        except Exception as error:
+            log.exception("Report abandoned", policy=self._key)
+            self._tell_of_bug(error)
+
+    def _tell_of_bug(self, error: Exception) -> None:
+        self._world.telemetry.passes.labels(self._key, "broken").inc()
+        policy = self._world.policies().get(self._key)
+        if policy is not None:
+            self._world.reporter.broke(policy, error)
 
     def _first_word(self, policy: JsonObject, tiers: list[JsonObject]) -> AbstractContextManager[None]:
         if self._seen_before:
@@ -122,6 +148,7 @@ class Controller:
         farewell = self._deletion.conclude(result, policy_key=self._key, address=address, now_seconds=now_seconds)
         if farewell is None:
             return
+        self._desk.catch_up()
         try:
             if farewell.incomplete is None and self._declared is not None:
                 self._connection.cluster(self._declared.spec.kafka).store.release_claim(self._key)

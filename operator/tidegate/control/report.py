@@ -18,6 +18,7 @@ from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
 from tidegate.control.events import NORMAL, WARNING, Telling, condition_events, member_events, write_events, writes_by_tier
+from tidegate.control.report_desk import PassReport
 from tidegate.control.status_policy import PolicyVerdict, policy_verdict, starting_policy, unread_policy
 from tidegate.control.status_tier import TierVerdict, starting_tier, tier_verdict, unread_tier
 from tidegate.control.translate import object_key
@@ -74,23 +75,23 @@ class Reporter:
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
         self._publisher.publish([*fresh, *(_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier))])
 
-    def passed(self, result: PassResult, declared: Declared, *, policy: JsonObject, tiers: Sequence[JsonObject]) -> None:
-        """Report a pass. `tiers` are the raw objects of the policy's tiers, broken ones included."""
-        written = [write for done in result.applied for write in done.done]
-        by_tier = writes_by_tier(written, result.decision.members)
-        bases = _bases(result, declared, tiers)
+    def passed(self, report: PassReport) -> None:
+        """Report a pass. Its `tiers` are the raw objects of the policy's tiers, broken ones included."""
+        result, declared = report.result, report.declared
+        by_tier = writes_by_tier(report.written, result.decision.members)
+        bases = _bases(result, declared, report.tiers)
         standing = self._standing.get(declared.policy.key, {})
-        reports = _broken_tiers(declared, tiers)
-        for raw in tiers:
+        reports = _broken_tiers(declared, report.tiers)
+        for raw in report.tiers:
             uid, writes = raw["metadata"]["uid"], by_tier.get(object_key(raw), ())
             if uid in bases and (writes or standing.get(uid) != bases[uid]):
                 verdict = tier_verdict(bases[uid].members, result.decision, declared.policy.mode)
                 reports.append(_of_tier(raw, verdict, writes, bases[uid].members))
         ownerless = _ownerless(by_tier, result.decision.members)
-        reports.append(_of_policy(policy, policy_verdict(result, declared.spec, previous=_status(policy)), ownerless))
+        reports.append(_of_policy(report.policy, policy_verdict(result, declared.spec, previous=_status(report.policy)), ownerless))
         stood = self._publisher.publish(reports)
         self._standing[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in stood or standing.get(uid) == basis}
-        _log_writes(declared.policy.key, written)
+        _log_writes(declared.policy.key, report.written)
 
     def unread(self, policy: JsonObject, error: InvalidResource, tiers: Iterable[JsonObject]) -> None:
         """Report a policy that does not read, and its tiers, of which nothing can be said because of it."""

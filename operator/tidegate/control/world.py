@@ -16,7 +16,10 @@ KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One process: its settings, its clock, Kubernetes, and where it tells what it does."""
+    """One process: its settings, its clock, Kubernetes, and where it tells what it does.
+
+    `report_beside`: passes do not wait until Kubernetes has taken the report of the last one.
+    """
 
     settings: Settings
     clock: Clock
@@ -26,6 +29,7 @@ class World:
     telemetry: Telemetry
     vital_signs: VitalSigns
     open_cluster: OpenCluster
+    report_beside: bool = True
 
     def list_is_fresh(self, kind: ResourceKind) -> bool:
         """Whether the objects of this kind are known in full, from a list that is not too old."""

@@ -119,6 +119,17 @@ class ResourceCache:
         if changed:
             self._wake()
 
+    def with_known_status(self, kind: ResourceKind, seen: JsonObject) -> JsonObject:
+        """The object as it is known now, but with the spec and generation of `seen`; `seen` itself when it is gone.
+
+        What is said of an object belongs to the spec that was acted on, and is said over the status that stands there.
+        """
+        with self._lock:
+            known = self._shelf(kind).objects.get(seen["metadata"]["uid"])
+        if known is None or _generation(known) == _generation(seen):
+            return known or seen
+        return {**known, "spec": seen.get("spec"), "metadata": {**known["metadata"], "generation": _generation(seen)}}
+
     def snapshot(self, kind: ResourceKind) -> tuple[JsonObject, ...]:
         """Every object of `kind` that is known, by namespace and name. Whether these are all is told by `list_age_seconds`."""
         with self._lock:

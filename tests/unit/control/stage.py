@@ -58,6 +58,7 @@ class Stage:
     leaders: Leaders = field(default_factory=Leaders)
     now: float = 1_000_000.0
     may_write: bool = True
+    report_beside: bool = False
 
     def __post_init__(self) -> None:
         self.restart()
@@ -72,6 +73,7 @@ class Stage:
         self.world = World(
             Settings(), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
             VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders),
+            self.report_beside,
         )  # fmt: skip
         self.controllers: dict[str, Controller] = {}
 

@@ -152,3 +152,21 @@ def test_a_failed_list_leaves_the_cache_as_it_is(watched: Watched) -> None:
     with pytest.raises(TimeoutError):
         relist(watched.cache, kubernetes, BUSINESS_TIERS)
     assert watched.names() == ["a"]
+
+
+def test_the_known_status_comes_with_the_spec_that_was_seen(watched: Watched) -> None:
+    seen = generation_of(tier("gold"), 1)
+    watched.put(seen)
+    watched.put(generation_of(tier("gold", "2", spec={"level": "L3"}, status={"throttled": 1}), 2))
+    shown = watched.cache.with_known_status(BUSINESS_TIERS, seen)
+    assert (shown["spec"], shown["metadata"]["generation"]) == ({"level": "L0"}, 1)
+    assert (shown["status"], shown["metadata"]["resourceVersion"]) == ({"throttled": 1}, "2")
+
+
+def test_of_an_object_that_is_gone_only_what_was_seen_is_known(watched: Watched) -> None:
+    seen = tier("gold")
+    assert watched.cache.with_known_status(BUSINESS_TIERS, seen) is seen
+
+
+def generation_of(obj: JsonObject, generation: int) -> JsonObject:
+    return {**obj, "metadata": {**obj["metadata"], "generation": generation}}
