@@ -103,6 +103,8 @@ class Controller:
     def _report(self, report: PassReport) -> None:
         """Called by the desk. Objects are shown as they are known now: the report before this one may have written their statuses."""
         known = self._world.cache.with_known_status
+        thread = f"reports of {self._key}"
+        self._world.vital_signs.beat(thread)
         try:
             self._world.reporter.passed(
                 replace(
@@ -114,6 +116,8 @@ class Controller:
         except Exception as error:
             log.exception("Report abandoned", policy=self._key)
             self._tell_of_bug(error)
+        finally:
+            self._world.vital_signs.forget(thread)
 
     def _tell_of_bug(self, error: Exception) -> None:
         self._world.telemetry.passes.labels(self._key, "broken").inc()

@@ -104,6 +104,18 @@ def test_a_bug_in_a_report_is_said_and_the_next_report_goes_out(stage: Stage, mo
     assert stage.condition(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)) == ("True", "InSync")
 
 
+def test_a_report_that_hangs_is_seen_by_the_probe(stage: Stage) -> None:
+    stage.kubernetes.patch_status = slow = Slow(stage.kubernetes.patch_status)
+    contract(stage, "20M")
+    stage.run()
+    assert slow.entered.wait(10.0)
+    stage.now += 600
+    assert "reports of streaming/orders for 600 s" in (stage.world.vital_signs.complaint() or "")
+    slow.open()
+    finish(stage)
+    assert stage.world.vital_signs.complaint() is None
+
+
 def test_a_deleted_policy_goes_after_its_last_report(stage: Stage) -> None:
     stage.kubernetes.patch_status = slow = Slow(stage.kubernetes.patch_status)
     contract(stage, "20M")
