@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from demo.processor_time import ProcessorShare
 from demo.rates import ByteSeries
 from demo.scale import Scale, Windows
 from demo.script import Phase, expected_by_broker, quota_of
@@ -44,6 +45,7 @@ class PhaseResult:
     """One measured phase. `by_partition` holds steady means; `quota` what stood in ZooKeeper at its end (None = no quota).
 
     `counted_by_brokers` is the total as the brokers themselves counted it, read through Prometheus; None when it gave no answer.
+    `processor` is what the whole machine did while it was measured.
     """
 
     phase: Phase
@@ -54,6 +56,7 @@ class PhaseResult:
     by_partition: Mapping[int, float]
     quota: int | None
     counted_by_brokers: float | None
+    processor: ProcessorShare
 
     @property
     def end_seconds(self) -> float:
@@ -117,6 +120,10 @@ class Outcome:
         """What the arithmetic expects of every broker in the phase, on this run's scale."""
         quota = quota_of(phase, self.scale.contract_bytes_per_second)
         return expected_by_broker(phase.leaders, quota, offered_bytes_per_second=self.scale.offered_bytes_per_second)
+
+    def missed_phases(self) -> list[PhaseResult]:
+        """The phases in which a bound was missed."""
+        return [result for result in self.results if not all(check.kept for check in self._checks_of(result))]
 
     def _checks_of(self, result: PhaseResult) -> list[Check]:
         title = result.phase.title

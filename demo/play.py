@@ -16,6 +16,7 @@ from demo.estate import Estate
 from demo.kafka_administrator import revive, set_fixed_quota
 from demo.load import Producers, producers
 from demo.outcome import MarkKind, PhaseResult, Reaction
+from demo.processor_time import ProcessorShare, ProcessorTimes
 from demo.rates import ByteSeries, steady_mean
 from demo.scale import Scale, Windows
 from demo.script import LEADERS_AFTER_KILL, ORPHAN, USER, VICTIM, Phase, Step, quota_of
@@ -64,9 +65,10 @@ class Play:
         self._await_quota(phase)
         self._wait(phase, "settling", self._windows.settle_seconds)
         # Rows of the producers end with whole seconds.
-        measured_from = float(int(time.time()))
+        measured_from, ticks = float(int(time.time())), ProcessorTimes.now()
         self._wait(phase, "measuring", self._windows.measure_seconds + 1)
-        result = self._measure(phase, begin, measured_from=measured_from)
+        processor = ProcessorShare.between(ticks, ProcessorTimes.now())
+        result = self._measure(phase, begin, measured_from=measured_from, processor=processor)
         self._board.show_result(result)
         return result
 
@@ -88,7 +90,7 @@ class Play:
         committed = self._witness.quota_committed_at(corrected, after_seconds=self._killed_at)
         return Reaction(self._killed_at, elected, committed)
 
-    def _measure(self, phase: Phase, begin: float, *, measured_from: float) -> PhaseResult:
+    def _measure(self, phase: Phase, begin: float, *, measured_from: float, processor: ProcessorShare) -> PhaseResult:
         length = self._windows.measure_seconds
         return PhaseResult(
             phase=phase,
@@ -99,6 +101,7 @@ class Play:
             by_partition={partition: steady_mean(one, measured_from, length) for partition, one in self.series().items()},
             quota=self._witness.quota(),
             counted_by_brokers=counted_by_brokers(self._parts.prometheus.ready(), measured_from, length_seconds=length),
+            processor=processor,
         )
 
     def _wait(self, phase: Phase, activity: str, seconds: float) -> None:

@@ -68,7 +68,10 @@ def _answer(outcome: Outcome) -> str:
 
 
 def _phase_row(result: PhaseResult) -> str:
-    cells = [escape(result.phase.title), "none" if result.quota is None else f"{result.quota / 1e6:g}"]
+    cells = [
+        f"{escape(result.phase.title)}<small>{escape(str(result.processor))}</small>",
+        "none" if result.quota is None else f"{result.quota / 1e6:g}",
+    ]
     cells += [
         f"{rate / 1e6:.1f}<small>broker {result.leaders[partition]}</small>" for partition, rate in sorted(result.by_partition.items())
     ]

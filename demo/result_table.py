@@ -12,7 +12,7 @@ from demo.verdict import Check
 
 
 def print_results(console: Console, outcome: Outcome) -> None:
-    """Print the table, how fast the failure was answered, and the verdict in one line."""
+    """Print the table, how fast the failure was answered, the verdict in one line, and what the machine did where a bound was missed."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("bound", "expected", "measured", "tolerance", "verdict"):
         table.add_column(heading, justify="left" if heading in ("bound", "verdict") else "right", no_wrap=heading != "bound")
@@ -23,6 +23,8 @@ def print_results(console: Console, outcome: Outcome) -> None:
     console.print(table)
     console.print(f"\n{_reaction(outcome)}", highlight=False)
     console.print(_verdict(outcome))
+    for result in outcome.missed_phases():
+        console.print(f"While this was measured: {result.processor} ({result.phase.title}).", highlight=False)
 
 
 def _cells(check: Check) -> tuple[str, str, str, str, Text]:

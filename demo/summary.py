@@ -36,6 +36,7 @@ def _phase(result: PhaseResult, outcome: Outcome) -> dict[str, Any]:
         "bytes_per_second_by_broker": {str(broker): round(rate) for broker, rate in result.by_broker.items()},
         "expected_by_broker": {str(broker): rate for broker, rate in outcome.expected_by_broker(result.phase).items()},
         "total_bytes_per_second": round(result.total),
+        "processor": asdict(result.processor),
         "counted_by_brokers_bytes_per_second": None if result.counted_by_brokers is None else round(result.counted_by_brokers),
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from demo.outcome import Mark, MarkKind, Outcome, PhaseResult, Reaction
+from demo.processor_time import ProcessorShare
 from demo.rates import ByteSeries, Sample
 from demo.scale import FULL, Scale, Windows
 from demo.script import HEALTHY_LEADERS, ORPHAN, VICTIM, Phase, Step, played_phases, quota_of
@@ -54,6 +55,7 @@ def _result(phase: Phase, begin: float, *, windows: Windows, share: float) -> Ph
         by_partition=rates,
         quota=quota_of(phase, CONTRACT),
         counted_by_brokers=sum(rates.values()),
+        processor=ProcessorShare(busy_percent=60.0, stolen_percent=7.0),
     )
 
 

@@ -40,6 +40,14 @@ def test_a_missed_bound_is_exit_code_1(share: float, code: int, played: PlayedRu
     assert json.loads((program.OUTPUT / "summary.json").read_text())["passed"] is (code == 0)
 
 
+@pytest.mark.parametrize(("share", "lines"), [(1.0, 0), (0.8, 5)])
+def test_of_each_phase_with_a_missed_bound_it_is_said_what_the_machine_did(
+    share: float, lines: int, played: PlayedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends_with(monkeypatch, lambda: played(delivered_share=share))
+    assert capsys.readouterr().out.count("processors 60 % busy, 7 % taken by the machine's host") == lines
+
+
 def test_a_quota_that_came_too_late_is_exit_code_1(played: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ends_with(monkeypatch, lambda: played(seconds_after_election=5.1)) == 1
 
