@@ -7,8 +7,6 @@ from bench.records import Record
 _PEERS = (
     ("Strimzi User Operator: 500 users created, modified and deleted", "53.9 s", "its project's own published figure (strimzi#12091)"),
     ("Strimzi User Operator: 200 users, the same", "31.5 s", "its project's own published figure (strimzi#12091)"),
-    ("kafka-configs: one quota", "1.1 s", "an earlier study on three Kafka 3.9.2 brokers; `make bench` does not repeat it"),
-    ("AlterClientQuotas: 1000 quotas in one request, applied by all brokers", "5.8 s", "the same study"),
 )
 
 
