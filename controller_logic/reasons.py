@@ -42,6 +42,7 @@ class Reason(StrEnum):
     KUBERNETES_UNREACHABLE = "KubernetesUnreachable", "The Kubernetes API did not answer; every quota stays as it is."
     ZOOKEEPER_UNREACHABLE = "ZooKeeperUnreachable", "ZooKeeper did not answer; every quota stays as it is."
     BROKERS_UNREACHABLE = "BrokersUnreachable", "No broker answered the Metadata request; every quota stays as it is."
+    PROMETHEUS_UNREACHABLE = "PrometheusUnreachable", "Prometheus did not answer; nothing is throttled further or given back on load."
     TOPOLOGY_INCOMPLETE = "TopologyIncomplete", "Leaders are not known in full; no quota is lowered on such knowledge."
     CONTROLLER_ABSENT = "ControllerAbsent", "Kafka has no controller at the moment; nothing is written until it has one."
     WRONG_CLUSTER = "WrongCluster", "Another Kafka cluster answers at this address, or two different ones do; nothing is written."
@@ -63,9 +64,25 @@ class Reason(StrEnum):
     HIGH_SKEW = "HighSkew", "Leaders are so uneven that one number per broker fits badly."
     INVALID_SPEC = "InvalidSpec", "The object contradicts itself or asks for something this version does not offer."
     SECRET_UNREADABLE = "SecretUnreadable", "A Secret named by the policy is missing or lacks a key."
-    NOT_AUTHORIZED = "NotAuthorized", "ZooKeeper, Kafka or Kubernetes refused the operator's identity."
+    NOT_AUTHORIZED = "NotAuthorized", "ZooKeeper, Kafka, Kubernetes or Prometheus refused the operator's identity."
     CONFLICT = "Conflict", "Somebody else wrote at the same moment; read again and retried."
     OUTCOME_UNKNOWN = "OutcomeUnknown", "The connection broke during a write; it is read back before anything else."
+    METRICS_MISSING = "MetricsMissing", "A live broker has no reading, so its load is not known."
+    METRICS_STALE = "MetricsStale", "Readings are too old to act on, or ahead of the operator's clock."
+    METRICS_INCOMPLETE = (
+        "MetricsIncomplete",
+        "Prometheus answered in part, too much, or with something that is no samples; the answer is not used.",
+    )
+    METRICS_AMBIGUOUS = (
+        "MetricsAmbiguous",
+        "Series that do not tell whose they are, or two that tell of the same at once; they are not used.",
+    )
+    METRICS_UNREADABLE = "MetricsUnreadable", "Samples that cannot be an amount (NaN, infinite, negative); they are not used."
+    METRICS_QUERY_REFUSED = "MetricsQueryRefused", "Prometheus cannot carry out a query; what it was to tell is not known."
+    CLIENTS_NOT_METERED = (
+        "ClientsNotMetered",
+        "No broker tells rates of users: nothing is metered where no quota exists, or the exporter lacks the rules.",
+    )
     METRICS_NOT_WATCHED = "MetricsNotWatched", "This version follows leaders only; it does not read broker load yet."
     RESTORE_INCOMPLETE = "RestoreIncomplete", "Not everything could be given back before the policy was deleted."
     INTERNAL_ERROR = "InternalError", "A bug in Tidegate; the pass was abandoned and nothing further was written."
