@@ -35,6 +35,11 @@ class Reason(StrEnum):
     REPAIRED = "Repaired", "Another writer changed the quota; it was put back."
     GIVEN_BACK = "GivenBack", "The entity is no longer managed; what it had before Tidegate was put back."
 
+    # why a byte rate is below its contract, or on its way back
+    THROTTLED = "Throttled", "The quota is below the contract, because a broker is over its limit and this entity moves its bytes."
+    RELAXING = "Relaxing", "The brokers are within their limits again; the quota goes up into measured headroom."
+    RELEASED = "Released", "The quota is exactly the contract again."
+
     # why nothing is changed although something could be
     PAUSED = "Paused", "The annotation tidegate.io/paused freezes everything as it is."
     STARTING = "Starting", "First pass not finished yet."
@@ -53,6 +58,16 @@ class Reason(StrEnum):
     REMOVAL_HELD = "RemovalHeld", "More quotas would be given back at once than the policy allows without confirmation."
     WRITE_BUDGET_SPENT = "WriteBudgetSpent", "The write budget of this quarter of an hour is spent; the rest follows later."
     NOT_LEADER = "NotLeader", "Another replica of the operator holds this policy's Lease."
+    STALE_DATA = "StaleData", "A broker's network card tells nothing usable: nothing is raised on it, and it justifies no cut."
+    CLIENT_RATES_UNKNOWN = "ClientRatesUnknown", "A broker over its limit tells no client rates; the lowest tier goes down step by step."
+    QUOTA_CANNOT_HELP = (
+        "QuotaCannotHelp",
+        "A broker is over its limit by traffic that no tier below L0 could give back; nothing is cut for it.",
+    )
+    QUOTA_EXHAUSTED = "QuotaExhausted", "Every tier below L0 gives what it can, and a broker is still over its limit."
+    NO_THROTTLED_RATE = "NoThrottledRate", "The tier gives no throttled rate in the form of the member's contract; it is never throttled."
+    FLOOR_RAISED = "FloorRaised", "Clients would break at the tier's throttled rate, so the entity is throttled to a higher one."
+    POOR_FIT = "PoorFit", "A cut takes more from brokers that are well than from those over their limits; moving leaders would fit better."
     MINIMUM_CHANGE = "MinimumChange", "Leaders moved by less than leaderScaling.minimumChangePercent."
 
     # one object or entity only
