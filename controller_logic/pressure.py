@@ -1,0 +1,176 @@
+"""Is a broker over its limit: which readings of its card may be believed, over which window, and how many must agree.
+
+A card whose newest reading cannot be used is unknown, never cool: nothing is raised on it and it justifies no cut. Who makes a broker hot
+and what to do about it is not decided here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
+from math import isfinite
+
+from controller_logic.flows import Flows
+from controller_logic.readings import Direction, NicSpan
+from controller_logic.throttle_input import BrokerLimit, ThrottleInput
+from controller_logic.throttle_settings import LYING, OF_SAMPLES, OVER_SAMPLES, PLAUSIBLE, SEVERE, ThrottleSettings
+
+
+class Pressure(StrEnum):
+    """What a broker's card says of one direction."""
+
+    OVER = "Over"
+    WITHIN = "Within"
+    UNKNOWN = "Unknown"  # blind: no usable reading, although it is alive or leads managed partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One broker's card in one direction. Rates in bytes/s; `bytes_per_second`, age and span are None where it is unknown.
+
+    `limit` None = it has none in this direction. `hot_samples` of the newest `samples` are above it. `why` says for people why it is
+    unknown. `clients` is what Kafka says it moves for clients there.
+    """
+
+    broker: int
+    pressure: Pressure
+    limit: int | None = None
+    capacity: int | None = None
+    bytes_per_second: float | None = None
+    at_seconds: float | None = None
+    span_seconds: float | None = None
+    hot_samples: int = 0
+    samples: int = 0
+    clients: float = 0.0
+    why: str = ""
+
+    @property
+    def known(self) -> bool:
+        return self.pressure is not Pressure.UNKNOWN
+
+    def above(self, share: float) -> float:
+        """How far the card is above this share of its limit, in bytes/s; below it the number is negative. No limit: minus infinity."""
+        if self.bytes_per_second is None or self.limit is None:
+            return float("-inf")
+        return self.bytes_per_second - share * self.limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it carries more than its limit now, for whatever reason."""
+        return self.above(1.0) > 0
+
+
+def cards_of(given: ThrottleInput, flows: Flows, direction: Direction, *, throttled: bool) -> dict[int, Card]:
+    """Every broker that counts in this direction. `throttled` = something is throttled in it now, which chooses the window.
+
+    A dead broker that leads nothing is left out: its load reappears on others.
+    """
+    led = {broker for rate in given.rates if rate.direction is direction and rate.throttleable for broker in rate.leads}
+    judge = _Judge(given, flows, direction, throttled)
+    return {broker: card for broker in sorted(led | given.live) if (card := judge.card(broker, led)) is not None}
+
+
+class _Judge:
+    """Judges one card after the other by the rules of one moment."""
+
+    def __init__(self, given: ThrottleInput, flows: Flows, direction: Direction, throttled: bool) -> None:
+        self._given = given
+        self._flows = flows
+        self._direction = direction
+        self._mean_seconds = _mean_seconds(given.settings, given.readings.scrape_seconds) if throttled else 0.0
+
+    def card(self, broker: int, led: set[int]) -> Card | None:
+        if broker not in self._given.live and broker not in led:
+            return None
+        limits = self._given.brokers.get(broker)
+        if limits is None:
+            return Card(broker, Pressure.UNKNOWN, why="it has no entry among the policy's brokers")
+        return self._judged(broker, limits)
+
+    def _judged(self, broker: int, limits: BrokerLimit) -> Card:
+        limit, capacity = limits.limit(self._direction), limits.capacity(self._direction)
+        clients = self._flows.total(broker, self._direction)
+        if limit is None:
+            return Card(broker, Pressure.WITHIN, None, capacity, clients=clients, why="it has no limit in this direction")
+        spans = self._given.readings.nic.get((broker, self._direction), ())
+        why = self._refusal(spans, capacity, clients)
+        if why:
+            return Card(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why)
+        usable = [span for span in spans if not _implausible(span, capacity)]
+        return self._measured(Card(broker, Pressure.WITHIN, limit, capacity, clients=clients), limit, usable)
+
+    def _refusal(self, spans: Sequence[NicSpan], capacity: int | None, clients: float) -> str:
+        """Why the newest reading cannot be used, for people; empty = it can."""
+        if not spans:
+            return "no reading of its card"
+        newest, settings = spans[-1], self._given.settings
+        age_seconds = self._given.now_seconds - newest.at_seconds
+        if not abs(age_seconds) <= settings.stale_after_seconds:
+            return f"its newest reading is {age_seconds:.0f} s old, more than {settings.stale_after_seconds:.0f} s"
+        if wrong := _implausible(newest, capacity) or _too_long(newest, settings):
+            return wrong
+        usable = [span for span in spans if not _implausible(span, capacity)]
+        carried = _mean(_newest(usable, settings.window.seconds))
+        if carried < LYING * clients:
+            return f"its card says {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s for clients there"
+        if self._mean_seconds and _seconds(_newest(usable, self._mean_seconds)) < settings.tooth_seconds:
+            return "its readings do not cover one throttled client's whole rhythm yet"
+        return ""
+
+    def _measured(self, card: Card, limit: int, usable: Sequence[NicSpan]) -> Card:
+        window = _newest(usable, self._mean_seconds) if self._mean_seconds else usable[-1:]
+        rate = _mean(window)
+        last = usable[-OF_SAMPLES:]
+        hot = sum(span.bytes_per_second > limit for span in last)
+        agreed = bool(self._mean_seconds) or hot >= OVER_SAMPLES
+        over = rate > SEVERE * limit or (rate > limit and agreed)
+        pressure = Pressure.OVER if over else Pressure.WITHIN
+        return Card(
+            card.broker, pressure, limit, card.capacity, rate, usable[-1].at_seconds, _seconds(window), hot, len(last), card.clients
+        )
+
+
+def _mean_seconds(settings: ThrottleSettings, scrape_seconds: float) -> float:
+    """Two whole teeth of the sawtooth where several readings fall into one; a scrape as long as a tooth averages by itself."""
+    return float(settings.nic_mean_seconds) if scrape_seconds < settings.tooth_seconds else 0.0
+
+
+def _implausible(span: NicSpan, capacity: int | None) -> str:
+    rate = span.bytes_per_second
+    if not isfinite(rate) or rate < 0 or not span.seconds > 0:
+        return f"its card says {rate:g} B/s over {span.seconds:g} s"
+    if capacity is not None and rate > PLAUSIBLE * capacity:
+        return f"its card says {rate / 1e6:.1f} MB/s, more than {PLAUSIBLE:g} of its capacity {capacity / 1e6:.1f} MB/s"
+    return ""
+
+
+def _too_long(span: NicSpan, settings: ThrottleSettings) -> str:
+    """A span over a gap is a mean of long ago."""
+    return f"its newest reading spans {span.seconds:.0f} s" if span.seconds > settings.stale_after_seconds else ""
+
+
+def _newest(spans: Sequence[NicSpan], seconds: float) -> list[NicSpan]:
+    """The newest spans that cover so many seconds, newest first, none that ends before them; at least one."""
+    begin = spans[-1].at_seconds - seconds
+    covered = 0.0
+    chosen: list[NicSpan] = []
+    for span in takewhile(lambda one: one.at_seconds > begin, reversed(spans)):
+        if covered >= seconds:
+            break
+        chosen.append(span)
+        covered += span.seconds
+    return chosen
+
+
+def _mean(spans: Iterable[NicSpan]) -> float:
+    taken = list(spans)
+    return sum(span.bytes_per_second * span.seconds for span in taken) / _seconds(taken)
+
+
+def _seconds(spans: Iterable[NicSpan]) -> float:
+    return sum(span.seconds for span in spans)
+
+
+def blind_brokers(cards: Mapping[int, Card]) -> frozenset[int]:
+    """The brokers of which nothing is known."""
+    return frozenset(broker for broker, card in cards.items() if not card.known)

@@ -1,0 +1,149 @@
+"""What one throttle decision is made on, and what it remembers, as immutable values.
+
+Rates that are set are integers in bytes per second and per broker; measured ones are floats. Times are seconds since the epoch as the
+caller's clock gave them. Nothing here computes a decision.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller_logic.entity import Entity
+from controller_logic.model import Level
+from controller_logic.readings import Direction, Readings
+from controller_logic.throttle_settings import ThrottleSettings
+
+RateKey = tuple[Entity, Direction]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimit:
+    """How much may go through one broker's card, and its own speed, in bytes/s. None = no limit that way; speed not known."""
+
+    egress: int | None = None
+    ingress: int | None = None
+    egress_capacity: int | None = None
+    ingress_capacity: int | None = None
+
+    def limit(self, direction: Direction) -> int | None:
+        return self.egress if direction is Direction.EGRESS else self.ingress
+
+    def capacity(self, direction: Direction) -> int | None:
+        return self.egress_capacity if direction is Direction.EGRESS else self.ingress_capacity
+
+
+@dataclass(frozen=True, slots=True)
+class LastChange:
+    """Our last write that changed the value in force, as the ledger tells: when, and what was in force before (None = nothing)."""
+
+    at_seconds: float
+    previous: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedRate:
+    """One entity's byte rate in one direction: what it is promised, what it may drop to, and what stands.
+
+    `contract` and `floor` are scaled by the same leaders. `floor` None = never throttled (L0, an exemption, a tier that gives no such
+    rate). `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it. `recorded_fraction` is what the ledger
+    says of the value in force (1.0 = a contract); None = not recorded. `producers` are the known producers behind it.
+    """
+
+    entity: Entity
+    direction: Direction
+    level: Level
+    contract: int
+    floor: int | None
+    in_force: int | None
+    leads: frozenset[int]
+    last_change: LastChange | None = None
+    recorded_fraction: float | None = None
+    producers: int = 0
+
+    @property
+    def key(self) -> RateKey:
+        return (self.entity, self.direction)
+
+    @property
+    def throttleable(self) -> bool:
+        return self.level is not Level.L0 and self.floor is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleInput:
+    """Everything that one decision knows. `live` are the brokers that the cluster lists now."""
+
+    now_seconds: float
+    readings: Readings
+    brokers: Mapping[int, BrokerLimit]
+    live: frozenset[int]
+    rates: tuple[ManagedRate, ...]
+    settings: ThrottleSettings = field(default_factory=ThrottleSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What was decided for one rate: `value` of a contract that was `contract` then, so that the fraction survives leader moves exactly.
+
+    A value equal to the contract is a release that is not in force yet. `applied` turns true once it was seen in force.
+    """
+
+    value: int
+    contract: int
+    decided_at_seconds: float
+    applied: bool = False
+
+    @property
+    def fraction(self) -> float:
+        return self.value / self.contract
+
+    def of(self, contract: int) -> int:
+        """The same fraction of another contract, rounded up."""
+        return -(-self.value * contract // self.contract)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of one rate lately, each as (seconds, bytes/s).
+
+    `caps` are values in force within a dwell, by when they were last seen; `peaks` the highest rate on any broker, by the time from which
+    each counts; `rates` the last two such rates, by when they were read.
+    """
+
+    caps: tuple[tuple[float, int], ...] = ()
+    peaks: tuple[tuple[float, float], ...] = ()
+    rates: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def peak(self) -> float:
+        return max((rate for _, rate in self.peaks), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """A drain-then-set under way: where it ends, when its first write was decided, and until when all clients surely wait."""
+
+    target: int
+    first: int
+    started_at_seconds: float
+    silent_until_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionMemory:
+    """One direction: when it last cut, raised, and raised too early; how long it holds now (None = as set); rounds so far."""
+
+    cut_at_seconds: float | None = None
+    raised_at_seconds: float | None = None
+    failed_at_seconds: float | None = None
+    hold_seconds: float | None = None
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleMemory:
+    """What one decision hands to the next. Losing it is safe: fractions and times of writes come back from what is in force."""
+
+    held: Mapping[RateKey, Held] = field(default_factory=dict)
+    seen: Mapping[RateKey, Seen] = field(default_factory=dict)
+    directions: Mapping[Direction, DirectionMemory] = field(default_factory=dict)
+    drains: Mapping[RateKey, Draining] = field(default_factory=dict)

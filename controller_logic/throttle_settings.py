@@ -1,0 +1,104 @@
+"""The constants of the throttle: what a policy may set, what follows from the brokers' quota window, and what is fixed.
+
+Every number says where it comes from; `control` stands for the control study that the decisions were tuned in. Nothing here decides.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from controller_logic.kafka_throttle import step_distance_seconds
+from controller_logic.model import QuotaWindow
+
+# --- readings ---
+OVER_SAMPLES: Final = 2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
+OF_SAMPLES: Final = 3  # n
+SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
+PLAUSIBLE: Final = 1.2  # a card that says more than this times its capacity is not believed
+LYING: Final = 0.5  # nor one that says less than this share of what Kafka's own clients move there (zeros after an exporter's return)
+
+# --- who gives ---
+MIN_RELIEF: Final = 0.20  # below this share of the excess a cut would hurt without helping
+SATURATED: Final = 0.95  # of capacity: from there on every byte given back helps L0, so MIN_RELIEF gives way to MATTERS
+MATTERS: Final = 0.01  # share of the limit (or of a need on a full link) below which bytes do not matter
+FEW: Final = 1.5  # only the largest givers are cut, until they can give so many times the need: writes are dear
+FEW_ENTITIES: Final = 12  # but at least so many
+
+# --- how far ---
+GROWTH: Final = 1.25  # what an unthrottled client may have grown between the reading and the write
+BINDING: Final = 0.8  # a cap binds from this share of it on: a throttled client runs at 0.5 to 0.92 of its quota, or more
+BINDING_MILLISECONDS: Final = 50.0  # or where Kafka reports so much throttle time
+WORTH_CUTTING: Final = 0.97  # a cut to more than this share of what is in force is not worth a write
+WORTH_RAISING: Final = 1.1  # nor a raise by a smaller factor
+RAMP: Final = 2.0  # no binding cap grows by more in one raise
+SMALL: Final = 0.1  # a raise within this share of the headroom is given whole, in one write
+FREE: Final = 1.3  # a cap this much above the highest rate of late does not bind
+RELEASED: Final = 0.995  # from this share of the contract on, a raise is a release to exactly the contract
+THROTTLED: Final = 0.98  # what is found below this share of its contract after a restart was throttled
+
+LONGEST_HOLD_SECONDS: Final = 480.0
+
+# --- floors ---
+_JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java producer
+_JAVA_DELIVERY_SECONDS: Final = 120  # delivery.timeout.ms
+PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)  # 0.28 MB/s: slower, and a full buffer expires
+CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1024 * 1024
+OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 5_000_000  # brokers without KAFKA-9677 return whole fetches or nothing
+
+
+class Speed(StrEnum):
+    """How an entity moves to its target: by safe steps, or by drain-then-set where that is safe."""
+
+    LADDER = "Ladder"
+    DRAIN = "Drain"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFloors:
+    """Rates in bytes/s below which clients break, whatever a tier says: per known producer, and per consumer entity; 0 = none."""
+
+    per_producer: int = PRODUCER_FLOOR_BYTES_PER_SECOND
+    consumer: int = CONSUMER_FLOOR_BYTES_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleSettings:
+    """What a policy sets, and what follows from the brokers' quota window (W seconds). Defaults are those of the control study."""
+
+    window: QuotaWindow = field(default_factory=QuotaWindow)
+    max_mute_seconds: int = 12  # a halving with 11 x 1; real mutes stay below 22 s, under the clients' 30 s request timeout
+    aim_percent: int = 97
+    raise_to_percent: int = 95
+    hold_seconds: float = 45.0
+    stale_after_seconds: float = 45.0
+    speed: Speed = Speed.LADDER
+    floors: ClientFloors = field(default_factory=ClientFloors)
+
+    @property
+    def tooth_seconds(self) -> int:
+        """The period of a throttled client's sawtooth: it sends its whole window at once and then waits for it to empty."""
+        return self.window.seconds + self.window.sample_seconds
+
+    @property
+    def nic_mean_seconds(self) -> int:
+        """Two whole teeth; shorter means made false cuts and raises."""
+        return 2 * self.tooth_seconds
+
+    @property
+    def dwell_seconds(self) -> float:
+        """Between two cuts of a direction: a second step sooner meets the burst that follows a mute, and no clean sample."""
+        return float(step_distance_seconds(self.window))
+
+    @property
+    def peak_seconds(self) -> float:
+        """How long a client's highest rate counts: 60 s with 11 x 1."""
+        return 2 * self.dwell_seconds
+
+    @property
+    def regret_seconds(self) -> float:
+        """Over the limit so soon after a raise: the raise was too early. 90 s with 11 x 1."""
+        return 3 * self.dwell_seconds
+
+    @property
+    def longest_hold_seconds(self) -> float:
+        return max(LONGEST_HOLD_SECONDS, self.hold_seconds)
