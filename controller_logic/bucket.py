@@ -1,0 +1,138 @@
+"""One entity's bucket in one direction as the throttle sees it: what caps it, what it sends where, and what its window may hold.
+
+Measured rates are floats, quotas integers, both in bytes per second and per broker. A rate that nobody measures is never taken for zero:
+its exposure is its cap, and its cap is taken to bind.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from controller_logic.flows import Flows
+from controller_logic.kafka_throttle import largest_safe_step, predicted_mute_seconds
+from controller_logic.model import Level
+from controller_logic.readings import ClientRate
+from controller_logic.throttle_floor import Floor, floor_of
+from controller_logic.throttle_input import Held, ManagedRate, RateKey, Seen, ThrottleInput
+from controller_logic.throttle_settings import BINDING, BINDING_MILLISECONDS, FREE, GROWTH, ThrottleSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """`held` is what the throttle holds it at, None = at its contract. `unmeasured` are the brokers that lead for it and tell nothing."""
+
+    rate: ManagedRate
+    floor: Floor
+    flows: Mapping[int, ClientRate]
+    held: Held | None = None
+    seen: Seen = field(default_factory=Seen)
+    unmeasured: frozenset[int] = frozenset()
+
+    @property
+    def key(self) -> RateKey:
+        return self.rate.key
+
+    @property
+    def level(self) -> Level:
+        return self.rate.level
+
+    @property
+    def contract(self) -> int:
+        return self.rate.contract
+
+    @property
+    def cap(self) -> int:
+        """What is in force; without a quota its contract, for the arithmetic."""
+        return self.rate.contract if self.rate.in_force is None else self.rate.in_force
+
+    @property
+    def is_throttled(self) -> bool:
+        return self.held is not None and self.held.value < self.held.contract
+
+    @property
+    def wanted(self) -> int:
+        """What the throttle wants in force by what it decided so far: the held fraction of today's contract, never below the floor."""
+        return self.contract if self.held is None else min(self.contract, max(self.floor.value, self.held.of(self.contract)))
+
+    def sends(self, broker: int) -> float:
+        """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`."""
+        flow = self.flows.get(broker)
+        return flow.bytes_per_second if flow is not None else 0.0
+
+    def gives(self, broker: int) -> float:
+        """The most that a cut to the floor could take off this broker, in bytes/s; where nothing is measured, by its cap."""
+        if broker in self.unmeasured:
+            return float(max(0, min(self.cap, self.contract) - self.floor.value))
+        return max(0.0, self.sends(broker) - self.floor.value)
+
+    def binds_on(self, broker: int) -> bool:
+        """Whether our cap keeps it from sending more there, or may do so."""
+        if not self.is_throttled:
+            return False
+        if broker in self.unmeasured:
+            return True
+        if not self.flows:
+            return broker in self.rate.leads
+        return broker in self.flows and _is_limited(self.flows[broker], self.cap)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing suggests that its cap binds anywhere."""
+        return bool(self.flows) and not self.binding and self.cap >= FREE * self.seen.peak
+
+    @property
+    def binding(self) -> tuple[int, ...]:
+        return tuple(sorted(broker for broker in self.rate.leads | self.flows.keys() if self.binds_on(broker)))
+
+    @property
+    def exposure(self) -> int:
+        """An upper bound in bytes/s on what any broker's window of it may hold.
+
+        The highest cap of late; less only where every broker that leads for it tells a rate and none of them is near the cap.
+        """
+        measured = bool(self.flows) and not self.unmeasured
+        likely = ceil(GROWTH * self.seen.peak)
+        if self.rate.in_force is None:
+            return likely if measured else max(likely, self.contract)
+        highest = max([cap for _, cap in self.seen.caps] + [self.cap])
+        if not measured or any(_is_limited(flow, self.cap) for flow in self.flows.values()):
+            return highest
+        return min(highest, likely)
+
+    def safe_step(self, settings: ThrottleSettings) -> int:
+        """The lowest value in bytes/s that mutes nobody for longer than allowed."""
+        return largest_safe_step(self.exposure, settings.max_mute_seconds, settings.window)
+
+    def predicted_mute_seconds(self, value: int, settings: ThrottleSettings) -> float:
+        return predicted_mute_seconds(self.exposure, value, settings.window) if value < self.cap else 0.0
+
+    def was_changed_within(self, seconds: float, now_seconds: float) -> bool:
+        """Whether we changed it so recently; a change in the far future was stamped by a wrong clock."""
+        change = self.rate.last_change
+        return change is not None and abs(now_seconds - change.at_seconds) < seconds
+
+    def was_lowered_within(self, seconds: float, now_seconds: float) -> bool:
+        change, in_force = self.rate.last_change, self.rate.in_force
+        if change is None or in_force is None or not self.was_changed_within(seconds, now_seconds):
+            return False
+        return change.previous is None or change.previous > in_force
+
+
+def _is_limited(flow: ClientRate, cap: int) -> bool:
+    """By Kafka's own word, or because it sends near the cap: a throttled client does not run at its quota."""
+    told = flow.throttle_milliseconds is not None and flow.throttle_milliseconds > BINDING_MILLISECONDS
+    return told or flow.bytes_per_second >= BINDING * cap
+
+
+def buckets_of(given: ThrottleInput, flows: Flows, held: Mapping[RateKey, Held], seen: Mapping[RateKey, Seen]) -> tuple[Bucket, ...]:
+    """The bucket of every rate that may be throttled, in a fixed order; a second entry for the same rate is ignored."""
+    found: dict[RateKey, Bucket] = {}
+    for rate in given.rates:
+        if rate.throttleable and rate.key not in found:
+            found[rate.key] = _bucket(rate, given, flows, held.get(rate.key), seen.get(rate.key, Seen()))
+    return tuple(sorted(found.values(), key=lambda bucket: (bucket.rate.direction, bucket.rate.entity.sort_key)))
+
+
+def _bucket(rate: ManagedRate, given: ThrottleInput, flows: Flows, held: Held | None, seen: Seen) -> Bucket:
+    unmeasured = frozenset(broker for broker in rate.leads if not flows.is_measured(broker, rate.direction))
+    return Bucket(rate, floor_of(rate, given.settings.floors), flows.of(rate.key), held, seen, unmeasured)
