@@ -1,0 +1,132 @@
+"""The cuts of one round: which tier is asked on which broker, and how far each entity goes now on its way to its target.
+
+L3 first; the next tier only for what the lower ones cannot give even where they should end; L1 only on brokers where the lower tiers have
+arrived; L0 never. Every step passes the mute guard. When a round may be made is decided in `escalation.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from controller_logic.attribution import Need, Needs, effect_of
+from controller_logic.bucket import Bucket
+from controller_logic.drain import first_write
+from controller_logic.model import Level
+from controller_logic.scene import CUT_ORDER, Scene
+from controller_logic.throttle_decision import LimitedBy, StepKind, ThrottleStep
+from controller_logic.throttle_input import Draining, RateKey
+from controller_logic.throttle_settings import MATTERS, WORTH_CUTTING
+from controller_logic.throttle_targets import blind_targets, targets_of
+
+
+@dataclass(frozen=True, slots=True)
+class CutPlan:
+    """`steps` are the cuts that are worth a write; `levels` were asked; `targets` is where each giver should end.
+
+    `exhausted` says which brokers would stay over their limits with everybody at the target, and by how much (bytes/s); `drains` are the
+    drains that the steps begin.
+    """
+
+    steps: tuple[ThrottleStep, ...] = ()
+    levels: tuple[Level, ...] = ()
+    targets: Mapping[RateKey, int] = field(default_factory=dict)
+    exhausted: Mapping[int, float] = field(default_factory=dict)
+    drains: Mapping[RateKey, Draining] = field(default_factory=dict)
+
+
+def plan_cuts(scene: Scene, needs: Needs) -> CutPlan:
+    """The round as it should be made now, largest relief first."""
+    planner = _Planner(scene, needs)
+    for level in CUT_ORDER:
+        planner.ask(level)
+    return planner.plan()
+
+
+class _Planner:
+    """Asks tier after tier. What an entity will give at its target counts at once, so that the next tier gives only the rest."""
+
+    def __init__(self, scene: Scene, needs: Needs) -> None:
+        self._scene = scene
+        self._needs: dict[int, Need] = needs.all
+        self._over = needs.over
+        self._left = {broker: need.amount for broker, need in self._needs.items()}
+        self._moving: set[int] = set()
+        self._waited: set[int] = set()
+        self._steps: list[ThrottleStep] = []
+        self._levels: list[Level] = []
+        self._targets: dict[RateKey, int] = {}
+        self._drains: dict[RateKey, Draining] = {}
+
+    def ask(self, level: Level) -> None:
+        """Let the buckets of this level give what is left to give."""
+        asked = frozenset(broker for broker in self._left if self._is_asked(broker, level))
+        if not asked:
+            return
+        self._levels.append(level)
+        blind = asked & self._scene.unmeasured
+        measured = {broker: self._left[broker] for broker in sorted(asked - blind)}
+        tier = self._scene.tiers[level]
+        targets = {**blind_targets(tier, blind), **targets_of(tier, measured)}
+        moving = {broker for bucket in tier if bucket.key in targets for broker in self._give(bucket, targets[bucket.key], asked)}
+        self._moving |= moving
+        for broker in blind:  # nobody knows what this tier will give, so nobody else is asked in this round
+            self._left[broker] = 0.0
+
+    def _is_asked(self, broker: int, level: Level) -> bool:
+        if self._left[broker] <= 0 or level not in self._needs[broker].levels:
+            return False
+        if not self._scene.matters(broker, self._scene.can_give(broker, (level,)), MATTERS):
+            return False
+        if level is Level.L1 and broker in self._moving:
+            self._waited.add(broker)
+            return False
+        return True
+
+    def _give(self, bucket: Bucket, target: float, asked: frozenset[int]) -> set[int]:
+        """Count what the bucket gives, and step if it is worth it. Returns the brokers on which it is still on its way down."""
+        goal = max(bucket.floor.value, ceil(target))
+        self._targets[bucket.key] = goal
+        for broker in asked:
+            self._left[broker] -= max(0.0, bucket.sends(broker) - target)
+        step = self._step(bucket, goal, asked)
+        if step is None:
+            return set()
+        self._steps.append(step)
+        return {broker for broker in asked if bucket.sends(broker) > target or broker in bucket.unmeasured}
+
+    def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
+        """The step now, also where it does not bite yet: the next one then starts lower."""
+        settings, now_seconds = self._scene.settings, self._scene.now_seconds
+        value = max(goal, bucket.safe_step(settings))
+        drain = first_write(bucket, goal, self._scene) if value > goal else None
+        if drain is not None:
+            value = drain.first
+        if value >= WORTH_CUTTING * min(bucket.cap, bucket.contract) or bucket.was_lowered_within(settings.dwell_seconds, now_seconds):
+            return None
+        if drain is not None:
+            self._drains[bucket.key] = drain
+        return cut_step(bucket, value, goal, frozenset(asked), self._scene, draining=drain is not None)
+
+    def plan(self) -> CutPlan:
+        steps = tuple(sorted(self._steps, key=lambda step: (-step.relief, step.entity.sort_key)))
+        return CutPlan(steps, tuple(self._levels), self._targets, self._exhausted(), self._drains)
+
+    def _exhausted(self) -> dict[int, float]:
+        """Where even the targets leave a broker over its limit, although nobody was spared for later."""
+        spare = 1 - self._scene.settings.aim_percent / 100
+        return {
+            broker: self._left[broker]
+            for broker in self._over
+            if broker not in self._waited and self._scene.matters(broker, self._left[broker], spare)
+        }
+
+
+def cut_step(bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: Scene, *, draining: bool = False) -> ThrottleStep:
+    """A cut in full words. Its predicted mute is the ladder's bound, unless it is the first write of a drain."""
+    effect = effect_of(bucket, value, needy)
+    limited = LimitedBy.MAX_MUTE if value > goal else LimitedBy.FLOOR if value == bucket.floor.value else LimitedBy.TARGET
+    mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
+    brokers = tuple(sorted(broker for broker in needy if bucket.gives(broker) > 0))
+    return ThrottleStep(
+        bucket, StepKind.CUT, value, goal, limited, brokers, effect.relief, effect.collateral, effect.score, mute_seconds, draining=draining
+    )

@@ -1,0 +1,168 @@
+"""What one throttle decision says, as immutable values: the wanted value of each rate, the state of each direction and broker, and why.
+
+Everything that a person sees of a throttle comes from here. Rates are bytes per second; times are seconds since the epoch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller_logic.bucket import Bucket
+from controller_logic.entity import Entity
+from controller_logic.model import Level
+from controller_logic.pressure import Card
+from controller_logic.readings import Direction
+from controller_logic.reasons import Reason
+from controller_logic.throttle_input import RateKey
+
+
+class StepKind(StrEnum):
+    """What happens to one rate, in the order in which writes should be sent."""
+
+    CUT = "cut"
+    RELEASE = "release"  # back to exactly the contract
+    RAISE = "raise"
+    HOLD = "hold"  # nothing new; the value follows the leaders, or repeats what is not in force yet
+
+
+class LimitedBy(StrEnum):
+    """Why a cut or a raise goes no further."""
+
+    TARGET = "target"
+    MAX_MUTE = "maxMute"
+    FLOOR = "floor"
+    HEADROOM = "headroom"
+    CONTRACT = "contract"
+    RAMP = "ramp"
+    NOTHING = "nothing"
+
+
+class Phase(StrEnum):
+    """The state of one direction."""
+
+    NORMAL = "Normal"
+    CUTTING = "Cutting"
+    RELAXING = "Relaxing"
+    EXHAUSTED = "Exhausted"
+    UNHELPABLE = "Unhelpable"
+    HELD = "Held"
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleStep:
+    """The wanted value of one rate, and why. `value` is what should be in force now, `target` where it should end.
+
+    `relief` and `collateral` are what a cut takes off the brokers in need and off all others, as measured; `exposure` is what the
+    bucket's window may hold, from which `predicted_mute_seconds` comes; `brokers` are those in need, or those where a raised cap binds.
+    """
+
+    bucket: Bucket
+    kind: StepKind
+    value: int
+    target: int
+    limited_by: LimitedBy = LimitedBy.NOTHING
+    brokers: tuple[int, ...] = ()
+    relief: float = 0.0
+    collateral: float = 0.0
+    score: float = 1.0
+    predicted_mute_seconds: float = 0.0
+    headroom: Mapping[int, float] = field(default_factory=dict)
+    draining: bool = False
+
+    @property
+    def key(self) -> RateKey:
+        return self.bucket.key
+
+    @property
+    def entity(self) -> Entity:
+        return self.bucket.rate.entity
+
+    @property
+    def direction(self) -> Direction:
+        return self.bucket.rate.direction
+
+    @property
+    def level(self) -> Level:
+        return self.bucket.level
+
+    @property
+    def in_force(self) -> int | None:
+        return self.bucket.rate.in_force
+
+    @property
+    def contract(self) -> int:
+        return self.bucket.contract
+
+    @property
+    def fraction(self) -> float:
+        """Of the contract; 1.0 = released."""
+        return self.value / self.contract
+
+    @property
+    def lowers(self) -> bool:
+        """Whether the value is below what is in force; from no quota at all too."""
+        return self.in_force is None or self.value < self.in_force
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that people should know about one direction: a reason, its words with numbers, and which broker or entity."""
+
+    reason: Reason
+    message: str
+    broker: int | None = None
+    entity: Entity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker in one direction: its card, what it needs (0 = nothing), and what each level could give there."""
+
+    card: Card
+    need: float = 0.0
+    cuttable: Mapping[Level, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """An entity that leads on a broker in need and was left alone, and why."""
+
+    entity: Entity
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One direction's observation record: what was seen, decided and left undone.
+
+    `next_cut_at_seconds` and `next_raise_at_seconds` are the earliest moments; None = none is in sight. `not_done` names a few.
+    """
+
+    at_seconds: float
+    direction: Direction
+    number: int
+    phase: Phase
+    hold_seconds: float
+    brokers: tuple[BrokerView, ...] = ()
+    tiers_planned: tuple[Level, ...] = ()
+    steps: tuple[ThrottleStep, ...] = ()
+    not_done: tuple[NotDone, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    next_cut_at_seconds: float | None = None
+    next_raise_at_seconds: float | None = None
+
+    @property
+    def blind(self) -> tuple[int, ...]:
+        return tuple(view.card.broker for view in self.brokers if not view.card.known)
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleDecision:
+    """Every rate that is, or is to be, below its contract, or on its way back; a rate without a step belongs at its contract."""
+
+    steps: Mapping[RateKey, ThrottleStep] = field(default_factory=dict)
+    rounds: tuple[Round, ...] = ()
+
+    def round_of(self, direction: Direction) -> Round:
+        """Raises StopIteration where that direction was not decided, which cannot happen for a decision of `throttle`."""
+        return next(one for one in self.rounds if one.direction is direction)

@@ -1,0 +1,134 @@
+"""The raises of one round: what is given back, to whom, into which measured headroom.
+
+A raise costs what can bind: lifting a cap that does not bind adds nothing, lifting one that binds adds at most the difference on each
+broker where it binds. So raises fill headroom and cannot overshoot unless new demand comes. L1 first; the next tier only once nothing of
+this one is throttled. When a round may be made is decided in `escalation.py`. All amounts are bytes per second.
+"""
+
+from collections.abc import Collection, Sequence
+from math import inf
+
+from controller_logic.bucket import Bucket
+from controller_logic.model import Level
+from controller_logic.scene import RAISE_ORDER, Scene
+from controller_logic.throttle_decision import LimitedBy, StepKind, ThrottleStep
+from controller_logic.throttle_input import RateKey
+from controller_logic.throttle_settings import RAMP, RELEASED, SMALL, WORTH_RAISING
+
+_HALVINGS = 25
+
+
+def plan_raises(scene: Scene, busy: Collection[RateKey]) -> tuple[ThrottleStep, ...]:
+    """The round as it could be made now, releases first, then raises; `busy` are those that are cut in the same round."""
+    raiser = _Raiser(scene, busy)
+    for level in RAISE_ORDER:
+        if not raiser.raise_tier(level):
+            break
+    return tuple(sorted(raiser.steps.values(), key=lambda step: (step.kind is StepKind.RAISE, step.level, step.entity.sort_key)))
+
+
+def headroom_of(scene: Scene) -> dict[int, float]:
+    """How much more each broker may carry; 0 or less = nothing. A broker without a limit is absent, a blind one has 0.
+
+    A card that says less than what Kafka moves for clients there is not believed here, even where it still passes as a reading.
+    """
+    share = scene.settings.raise_to_percent / 100
+    room: dict[int, float] = {}
+    for broker, card in scene.cards.items():
+        if not card.known:
+            room[broker] = 0.0
+        elif card.limit is not None and card.bytes_per_second is not None:
+            room[broker] = share * card.limit - max(card.bytes_per_second, card.clients)
+    return room
+
+
+class _Raiser:
+    """Spends the headroom, tier after tier."""
+
+    def __init__(self, scene: Scene, busy: Collection[RateKey]) -> None:
+        self._scene = scene
+        self._busy = busy
+        self._room = headroom_of(scene)
+        self.steps: dict[RateKey, ThrottleStep] = {}
+
+    def raise_tier(self, level: Level) -> bool:
+        """Raise what may be raised. Returns whether all of it is released, so that the next tier may follow."""
+        throttled = [bucket for bucket in self._scene.tiers[level] if bucket.is_throttled]
+        open_ones = [bucket for bucket in throttled if bucket.key not in self._busy and not self._is_pinned(bucket)]
+        for bucket in open_ones:
+            if bucket.is_free and self._has_room_everywhere(bucket):
+                self._release(bucket)
+        self._release_small([bucket for bucket in open_ones if bucket.binding])
+        self._grow([bucket for bucket in open_ones if bucket.binding and bucket.key not in self.steps])
+        return all(bucket.key in self.steps and self.steps[bucket.key].kind is StepKind.RELEASE for bucket in throttled)
+
+    def _is_pinned(self, bucket: Bucket) -> bool:
+        """On a full link no cap seems to bind, which is no reason to lift one; of a blind broker nothing is known."""
+        cards = [self._scene.cards[broker] for broker in _brokers(bucket) if broker in self._scene.cards]
+        return any(card.is_full or not card.known for card in cards)
+
+    def _has_room_everywhere(self, bucket: Bucket) -> bool:
+        return all(self._room.get(broker, inf) > 0 for broker in _brokers(bucket))
+
+    def _release(self, bucket: Bucket) -> None:
+        binding = bucket.binding
+        self.steps[bucket.key] = _raise_step(bucket, bucket.contract, LimitedBy.CONTRACT, self._seen_room(binding))
+        self._spend(bucket, bucket.contract)
+
+    def _release_small(self, binding: Sequence[Bucket]) -> None:
+        """Whole and in one write, the smallest first, what takes little of the headroom."""
+        at_first = dict(self._room)
+        for bucket in sorted(binding, key=lambda one: one.contract - one.cap):
+            more = bucket.contract - bucket.cap
+            fits = all(more <= SMALL * at_first.get(broker, inf) and more <= self._room.get(broker, inf) for broker in bucket.binding)
+            if fits:
+                self._release(bucket)
+
+    def _grow(self, binding: Sequence[Bucket]) -> None:
+        """All others by one common factor."""
+        factor = self._common_factor(binding)
+        if factor < WORTH_RAISING:
+            return
+        for bucket in binding:
+            value = min(bucket.contract, int(bucket.cap * factor))
+            if value >= RELEASED * bucket.contract:
+                self._release(bucket)
+            elif value > bucket.cap:
+                limited = LimitedBy.RAMP if factor >= RAMP else LimitedBy.HEADROOM
+                self.steps[bucket.key] = _raise_step(bucket, value, limited, self._seen_room(bucket.binding))
+                self._spend(bucket, value)
+
+    def _common_factor(self, binding: Sequence[Bucket]) -> float:
+        """The largest factor up to RAMP that fits on every broker where a cap binds."""
+        if self._fits(binding, RAMP):
+            return RAMP
+        low, high = 1.0, RAMP
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._fits(binding, middle) else (low, middle)
+        return low
+
+    def _fits(self, binding: Sequence[Bucket], factor: float) -> bool:
+        use: dict[int, float] = {}
+        for bucket in binding:
+            more = min(float(bucket.contract), bucket.cap * factor) - bucket.cap
+            for broker in bucket.binding:
+                use[broker] = use.get(broker, 0.0) + more
+        return all(amount <= max(0.0, self._room.get(broker, inf)) for broker, amount in use.items())
+
+    def _spend(self, bucket: Bucket, value: int) -> None:
+        for broker in bucket.binding:
+            if broker in self._room:
+                self._room[broker] -= value - bucket.cap
+
+    def _seen_room(self, brokers: Sequence[int]) -> dict[int, float]:
+        return {broker: self._room[broker] for broker in brokers if broker in self._room}
+
+
+def _brokers(bucket: Bucket) -> frozenset[int]:
+    return bucket.rate.leads | bucket.flows.keys()
+
+
+def _raise_step(bucket: Bucket, value: int, limited: LimitedBy, room: dict[int, float]) -> ThrottleStep:
+    kind = StepKind.RELEASE if value == bucket.contract else StepKind.RAISE
+    return ThrottleStep(bucket, kind, value, bucket.contract, limited, tuple(sorted(room)), headroom=room)

@@ -1,0 +1,162 @@
+"""The observation record of one direction's round, for status, audit and people. It repeats what was decided and decides nothing."""
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+
+from controller_logic.bucket import Bucket
+from controller_logic.escalation import Outcome
+from controller_logic.model import Level
+from controller_logic.readings import Direction
+from controller_logic.reasons import Reason
+from controller_logic.scene import CUT_ORDER, Scene
+from controller_logic.throttle_decision import BrokerView, Finding, NotDone, Round, StepKind, ThrottleStep
+from controller_logic.throttle_input import ManagedRate, RateKey
+
+_POOR_SCORE = 0.3  # below it leaders are in the wrong places: no quota mends that
+_NAMED = 20  # entities that were left alone are named for understanding, not counted
+
+
+def round_of(scene: Scene, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate]) -> Round:
+    """The record. `rates` are all managed rates, those that are never throttled too."""
+    return Round(
+        at_seconds=scene.now_seconds,
+        direction=scene.direction,
+        number=outcome.memory.rounds,
+        phase=outcome.phase,
+        hold_seconds=outcome.hold_seconds,
+        brokers=_views(scene, outcome),
+        tiers_planned=outcome.plan.levels,
+        steps=tuple(steps.values()),
+        not_done=_not_done(scene, outcome, steps, rates),
+        findings=(*_of_brokers(scene, outcome), *_of_entities(steps.values())),
+        next_cut_at_seconds=_after(outcome.memory.cut_at_seconds, scene.settings.dwell_seconds, scene) if outcome.needs.over else None,
+        next_raise_at_seconds=_next_raise(scene, outcome) if any(step.fraction < 1 for step in steps.values()) else None,
+    )
+
+
+def _views(scene: Scene, outcome: Outcome) -> tuple[BrokerView, ...]:
+    needs = {broker: need.amount for broker, need in outcome.needs.all.items()}
+    needs |= {broker: helpless.need for broker, helpless in outcome.needs.helpless.items()}
+    return tuple(
+        BrokerView(card, needs.get(broker, 0.0), {level: scene.can_give(broker, (level,)) for level in CUT_ORDER})
+        for broker, card in scene.cards.items()
+    )
+
+
+def _after(since_seconds: float | None, seconds: float, scene: Scene) -> float:
+    return scene.now_seconds if since_seconds is None else max(scene.now_seconds, since_seconds + seconds)
+
+
+def _next_raise(scene: Scene, outcome: Outcome) -> float:
+    times = (outcome.memory.cut_at_seconds, outcome.memory.raised_at_seconds)
+    return max(_after(at, outcome.hold_seconds, scene) for at in times)
+
+
+def _not_done(scene: Scene, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate]) -> tuple[NotDone, ...]:
+    """Who leads on a broker that is over its limit and was left alone, and why."""
+    over = outcome.needs.over.keys()
+    alone = [rate for rate in rates if rate.direction is scene.direction and rate.leads & over and rate.key not in steps]
+    buckets = {bucket.key: bucket for tier in scene.tiers.values() for bucket in tier}
+    return tuple(NotDone(rate.entity, _why(rate, buckets.get(rate.key), over, outcome)) for rate in alone[:_NAMED])
+
+
+def _why(rate: ManagedRate, bucket: Bucket | None, over: Iterable[int], outcome: Outcome) -> str:
+    if rate.level is Level.L0:
+        return "L0 is never throttled"
+    if bucket is None:
+        return "it is exempt, or its tier gives no throttled rate"
+    if not any(bucket.gives(broker) > 0 for broker in over):
+        return "it sends no more than its floor on the brokers over their limits"
+    if bucket.key in outcome.plan.targets:
+        return "its next step is not due yet, or not worth a write"
+    return "others give enough" if rate.level in outcome.plan.levels else "lower tiers give first"
+
+
+def _of_brokers(scene: Scene, outcome: Outcome) -> list[Finding]:
+    way = "egress" if scene.direction is Direction.EGRESS else "ingress"
+    found = [
+        Finding(Reason.STALE_DATA, f"broker {broker} {way}: {card.why}", broker) for broker, card in scene.cards.items() if not card.known
+    ]
+    for broker, helpless in outcome.needs.helpless.items():
+        words = f"broker {broker} {way} is {_mb(helpless.need)} above its aim, L1 to L3 could give {_mb(helpless.can_give)} there"
+        found.append(Finding(Reason.QUOTA_CANNOT_HELP, words, broker))
+    for broker, amount in outcome.plan.exhausted.items():
+        found.append(
+            Finding(Reason.QUOTA_EXHAUSTED, f"broker {broker} {way}: {_mb(amount)} too much with every tier at its target", broker)
+        )
+    for broker in sorted(outcome.needs.over.keys() & scene.unmeasured):
+        found.append(Finding(Reason.CLIENT_RATES_UNKNOWN, f"broker {broker} {way}: nobody tells what its clients send", broker))
+    return found
+
+
+def _of_entities(steps: Iterable[ThrottleStep]) -> list[Finding]:
+    found: list[Finding] = []
+    for step in steps:
+        if step.kind is StepKind.CUT and step.score < _POOR_SCORE:
+            words = f"{step.entity}: the cut takes {_mb(step.relief)} off brokers in need and {_mb(step.collateral)} off others"
+            found.append(Finding(Reason.POOR_FIT, words, entity=step.entity))
+        floor = step.bucket.floor
+        if floor.because and step.value == floor.value:
+            words = f"{step.entity} goes no lower than {_mb(floor.value)}: {floor.because}"
+            found.append(Finding(Reason.FLOOR_RAISED, words, entity=step.entity))
+    return found
+
+
+def _mb(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e6:.1f} MB/s"
+
+
+def as_mapping(record: Round) -> dict[str, object]:
+    """The record for JSON: rates in bytes/s as numbers, times in seconds, names as in the control study."""
+    return {
+        "t": record.at_seconds,
+        "dir": record.direction.value,
+        "round": record.number,
+        "phase": record.phase.value,
+        "hold_s": record.hold_seconds,
+        "brokers": [_broker(view, record) for view in record.brokers if view.card.known],
+        "blind": list(record.blind),
+        "tiersPlanned": [level.value for level in record.tiers_planned],
+        "actions": [_action(step) for step in record.steps if step.kind is not StepKind.HOLD],
+        "held": sum(step.kind is StepKind.HOLD for step in record.steps),
+        "notDone": [{"entity": str(one.entity), "why": one.why} for one in record.not_done],
+        "conditions": [{"reason": one.reason.value, "message": one.message} for one in record.findings],
+        "nextCut": record.next_cut_at_seconds,
+        "nextRaise": record.next_raise_at_seconds,
+    }
+
+
+def _broker(view: BrokerView, record: Round) -> dict[str, object]:
+    card = view.card
+    told: dict[str, object] = {"id": card.broker, "threshold": card.limit, "capacity": card.capacity, "need": view.need}
+    if card.bytes_per_second is not None and card.at_seconds is not None:
+        told |= {
+            "nic": card.bytes_per_second,
+            "sampleAge_s": record.at_seconds - card.at_seconds,
+            "span_s": card.span_seconds,
+            "hotSamples": f"{card.hot_samples}/{card.samples}",
+            "clientShare": card.clients / card.bytes_per_second if card.bytes_per_second else 0.0,
+            "replicationAndOther": max(0.0, card.bytes_per_second - card.clients),
+        }
+    return told | {"cuttable": {level.value: amount for level, amount in view.cuttable.items()}}
+
+
+def _action(step: ThrottleStep) -> dict[str, object]:
+    return {
+        "entity": str(step.entity),
+        "tier": step.level.value,
+        "kind": step.kind.value,
+        "from": step.in_force,
+        "to": step.value,
+        "target": step.target,
+        "limitedBy": step.limited_by.value,
+        "rateOnHot": sum(step.bucket.sends(broker) for broker in step.brokers),
+        "brokers": list(step.brokers),
+        "relief": step.relief,
+        "collateral": step.collateral,
+        "score": step.score,
+        "predictedMute_s": step.predicted_mute_seconds,
+        "contract": step.contract,
+        "fraction": step.fraction,
+        "headroom": {str(broker): room for broker, room in step.headroom.items() if isfinite(room)},
+    }
