@@ -1,0 +1,182 @@
+"""A scenario as a person writes it in TOML: brokers with limits, users with contracts, and what changes when.
+
+    title = "One broker, four users"
+    seconds = 900                    # how long it plays
+    scrapeSeconds = 15               # how often there is a reading, and a decision
+    [escalation]                     # as in the policy; each may be left out
+    maxMuteSeconds = 12
+    [quotaWindow]
+    samples = 11
+    [brokers.1]
+    egressLimit = 50_000_000         # bytes per second; also ingressLimit, egressCapacity, ingressCapacity
+    [[users]]
+    user = "reports"                 # and/or clientId
+    level = "L3"
+    direction = "egress"
+    contract = 60_000_000            # for each leader, bytes per second
+    throttled = 1_000_000            # absent on L0
+    leaders = {1 = 1}                # on each broker
+    [[changes]]
+    at = 60
+    demand = {reports = 25_000_000}  # on each broker that leads for it; by user, or by clientId where there is no user
+    other = {1 = 5_000_000}          # what else goes out through the broker's card (ingress: otherIngress)
+    limit = {1 = 900_000_000}        # a new egress limit
+    card = {1 = -1}                  # what the egress card says from now on; "none" = nothing, "true" = the truth again
+    silent = [1]                     # brokers that tell no client rates from now on
+
+It checks words and numbers and decides nothing.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller_logic.entity import Entity
+from controller_logic.model import Level, QuotaWindow
+from controller_logic.readings import Direction
+from controller_logic.rehearsal import Actor, Rehearsal
+from controller_logic.scenario_words import ScenarioError, Words
+from controller_logic.throttle_input import BrokerLimit
+from controller_logic.throttle_settings import Speed, ThrottleSettings
+
+__all__ = ["Change", "Scenario", "ScenarioError", "scenario_of"]
+
+_LONGEST_SECONDS = 7 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens at one moment. `words` say it as it was written."""
+
+    at_seconds: float
+    words: str
+    demand: Mapping[str, float] = field(default_factory=dict)
+    other: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
+    limit: Mapping[int, int] = field(default_factory=dict)
+    card: Mapping[int, float | bool | None] = field(default_factory=dict)
+    silent: frozenset[int] | None = None
+
+    def play(self, estate: Rehearsal) -> None:
+        """Make it so."""
+        for actor in estate.actors:
+            if _name(actor.entity) in self.demand:
+                wanted = self.demand[_name(actor.entity)]
+                estate.wants |= {(actor.key, broker): wanted for broker in actor.leaders}
+        estate.other |= self.other
+        for broker, limit in self.limit.items():
+            estate.limits[broker] = replace(estate.limits[broker], egress=limit)
+        for broker, said in self.card.items():
+            _lie(estate, broker, said)
+        if self.silent is not None:
+            estate.silent = set(self.silent)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A checked scenario; `estate()` makes a fresh one to play it on."""
+
+    title: str
+    seconds: float
+    interval_seconds: float
+    settings: ThrottleSettings
+    limits: Mapping[int, BrokerLimit]
+    actors: tuple[Actor, ...]
+    changes: tuple[Change, ...]
+
+    def estate(self) -> Rehearsal:
+        estate = Rehearsal(dict(self.limits), list(self.actors), self.settings, self.interval_seconds)
+        for actor in self.actors:
+            estate.in_force[actor.key] = actor.promised
+        return estate
+
+    def due(self, since_seconds: float, before_seconds: float) -> Iterator[Change]:
+        """The changes of one interval, in the order in which they happen."""
+        return (change for change in self.changes if since_seconds <= change.at_seconds < before_seconds)
+
+
+def _name(entity: Entity) -> str:
+    return str(entity.user if entity.user is not None else entity.client_id)
+
+
+def _lie(estate: Rehearsal, broker: int, said: float | bool | None) -> None:
+    place = (broker, Direction.EGRESS)
+    if said is True:
+        estate.lies.pop(place, None)
+    else:
+        estate.lies[place] = said
+
+
+def scenario_of(text: str) -> Scenario:
+    """Read a scenario. Raises ScenarioError with what is wrong and where."""
+    try:
+        whole = Words(tomllib.loads(text), "the scenario")
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"this is not TOML: {error}") from error
+    title = whole.text("title", "a scenario")
+    seconds, interval_seconds = whole.number("seconds", 1, _LONGEST_SECONDS), whole.number("scrapeSeconds", 1, 3600, 15)
+    settings = _settings(whole)
+    limits = {broker: _limit(words) for broker, words in whole.brokers("brokers")}
+    actors = tuple(_actor(words, limits) for words in whole.tables("users"))
+    changes = tuple(sorted((_change(words, limits, actors) for words in whole.tables("changes")), key=lambda one: one.at_seconds))
+    whole.nothing_else()
+    if len({actor.key for actor in actors}) != len(actors):
+        raise ScenarioError("two entries of users name the same entity and direction")
+    return Scenario(title, seconds, interval_seconds, settings, limits, actors, changes)
+
+
+def _settings(whole: Words) -> ThrottleSettings:
+    window, words, own = whole.table("quotaWindow"), whole.table("escalation"), ThrottleSettings()
+    made = ThrottleSettings(
+        window=QuotaWindow(window.integer("samples", 1, 1000, 11), window.integer("sampleSeconds", 1, 3600, 1)),
+        max_mute_seconds=words.integer("maxMuteSeconds", 1, 300, own.max_mute_seconds),
+        aim_percent=words.integer("aimPercent", 1, 100, own.aim_percent),
+        raise_to_percent=words.integer("raiseToPercent", 1, 100, own.raise_to_percent),
+        hold_seconds=words.number("holdSeconds", 1, 3600, own.hold_seconds),
+        stale_after_seconds=words.number("staleAfterSeconds", 1, 3600, own.stale_after_seconds),
+        speed=Speed(words.one_of("speed", Speed, Speed.LADDER)),
+    )
+    window.nothing_else()
+    words.nothing_else()
+    return made
+
+
+def _limit(words: Words) -> BrokerLimit:
+    made = BrokerLimit(*(words.rate_or_none(key) for key in ("egressLimit", "ingressLimit", "egressCapacity", "ingressCapacity")))
+    words.nothing_else()
+    return made
+
+
+def _actor(words: Words, limits: Mapping[int, BrokerLimit]) -> Actor:
+    user, client_id = words.text("user", ""), words.text("clientId", "")
+    if not user and not client_id:
+        raise ScenarioError(f"{words.where} needs a user, a clientId, or both")
+    level = Level(words.one_of("level", Level))
+    throttled = words.rate_or_none("throttled")
+    if (throttled is None) is not (level is Level.L0):
+        raise ScenarioError(f"{words.where}: throttled is required on L1 to L3 and refused on L0")
+    direction = Direction(words.one_of("direction", Direction, Direction.EGRESS))
+    leaders = {broker: round(count) for broker, count in words.numbers_by_broker("leaders", limits).items()}
+    contract = words.rate("contract")
+    if throttled is not None and throttled > contract:
+        raise ScenarioError(f"{words.where}: throttled is above the contract")
+    words.nothing_else()
+    return Actor(Entity(user or None, client_id or None), direction, level, contract, throttled, leaders)
+
+
+def _change(words: Words, limits: Mapping[int, BrokerLimit], actors: tuple[Actor, ...]) -> Change:
+    spoken = words.spoken("at")
+    made = Change(
+        at_seconds=words.number("at", 0, _LONGEST_SECONDS),
+        words=spoken,
+        demand=words.numbers_by_name("demand", {_name(actor.entity) for actor in actors}),
+        other={
+            (broker, direction): rate
+            for key, direction in (("other", Direction.EGRESS), ("otherIngress", Direction.INGRESS))
+            for broker, rate in words.numbers_by_broker(key, limits).items()
+        },
+        limit={broker: round(rate) for broker, rate in words.numbers_by_broker("limit", limits).items()},
+        card=words.cards("card", limits),
+        silent=words.broker_list("silent", limits),
+    )
+    words.nothing_else()
+    return made

@@ -1,0 +1,91 @@
+"""`python -m controller_logic.simulate scenario.toml` plays a scenario through `throttle` and prints every decision, line by line.
+
+For documentation, tests and people who tune constants. What a scenario may say is in `scenario.py`, what it is played on in
+`rehearsal.py`. Exit code 2 for a file that cannot be read or says something wrong.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+
+from controller_logic.rehearsal import Rehearsal
+from controller_logic.scenario import Scenario, ScenarioError, scenario_of
+from controller_logic.throttle_decision import BrokerView, LimitedBy, Phase, Round, StepKind, ThrottleStep
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play the file that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m controller_logic.simulate", description="Play a scenario and print the decisions.")
+    parser.add_argument("scenario", help="a TOML file; see examples/scenarios/")
+    path = parser.parse_args(arguments).scenario
+    try:
+        with open(path, encoding="utf-8") as file:
+            scenario = scenario_of(file.read())
+    except (OSError, UnicodeDecodeError, ScenarioError) as error:
+        print(f"{path}: {error}", file=sys.stderr)
+        return 2
+    for line in lines_of(scenario):
+        print(line)
+    return 0
+
+
+def lines_of(scenario: Scenario) -> Iterator[str]:
+    """The whole play as lines: a heading, then every round in which something was decided or changed, then what is in force at the end."""
+    estate = scenario.estate()
+    yield scenario.title
+    told: dict[str, tuple[Phase, tuple[str, ...]]] = {}
+    while estate.now_seconds < scenario.seconds:
+        for change in scenario.due(estate.now_seconds, estate.now_seconds + scenario.interval_seconds):
+            yield f"{change.at_seconds:6.0f} s  {change.words}"
+            change.play(estate)
+        decision = estate.run(scenario.interval_seconds)
+        for one in decision.rounds:
+            news = (one.phase, tuple(finding.reason.value for finding in one.findings))
+            if news != told.get(one.direction, (Phase.NORMAL, ())) or any(step.kind is not StepKind.HOLD for step in one.steps):
+                yield from _round(one)
+            told[one.direction] = news
+    yield from _end(estate)
+
+
+def _round(one: Round) -> Iterator[str]:
+    brokers = "; ".join(_broker(view) for view in one.brokers if view.card.limit is not None)
+    yield f"{one.at_seconds:6.0f} s  {one.direction.value:<7} {one.phase.value:<10} {brokers}"
+    for step in one.steps:
+        if step.kind is not StepKind.HOLD:
+            yield f"          {_step(step)}"
+    for finding in one.findings:
+        yield f"          {finding.reason.value}: {finding.message}"
+
+
+def _broker(view: BrokerView) -> str:
+    card = view.card
+    if card.bytes_per_second is None or card.limit is None:
+        return f"broker {card.broker} unknown"
+    over = " over" if view.need > 0 else ""
+    return f"broker {card.broker} {_mb(card.bytes_per_second)} of {_mb(card.limit)} MB/s{over} ({card.hot_samples}/{card.samples})"
+
+
+def _step(step: ThrottleStep) -> str:
+    before = "none" if step.in_force is None else _mb(step.in_force)
+    words = f"{step.kind.value:<8} {step.level.value} {step.entity}: {before} -> {_mb(step.value)} MB/s"
+    if step.kind is not StepKind.CUT:
+        return words if step.limited_by is LimitedBy.NOTHING else f"{words}, limited by {step.limited_by.value}"
+    effect = f"takes {_mb(step.relief)} where it is needed, {_mb(step.collateral)} elsewhere"
+    ends = f"ends at {_mb(step.target)}, limited by {step.limited_by.value}"
+    return f"{words}, {ends}; mute at most {step.predicted_mute_seconds:.0f} s; {effect}"
+
+
+def _end(estate: Rehearsal) -> Iterator[str]:
+    yield f"{estate.now_seconds:6.0f} s  in force at the end:"
+    for actor in estate.actors:
+        in_force = estate.in_force.get(actor.key, actor.promised)
+        state = "contract" if in_force == actor.promised else f"of {_mb(actor.promised)}"
+        yield f"          {actor.level.value} {actor.entity} {actor.direction.value}: {_mb(in_force)} MB/s ({state})"
+
+
+def _mb(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e6:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
