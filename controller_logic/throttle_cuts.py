@@ -1,7 +1,7 @@
 """The cuts of one round: which tier is asked on which broker, and how far each entity goes now on its way to its target.
 
-L3 first; the next tier only for what the lower ones cannot give even where they should end; L1 only on brokers where the lower tiers have
-arrived; L0 never. Every step passes the mute guard. When a round may be made is decided in `escalation.py`.
+L3 first; the next tier only for what the lower ones cannot give even where they should end; L1 not while the lower tiers on their way down
+have more to give than it; L0 never. Every step passes the mute guard. When a round may be made is decided in `escalation.py`.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class _Planner:
         self._needs: dict[int, Need] = needs.all
         self._over = needs.over
         self._left = {broker: need.amount for broker, need in self._needs.items()}
-        self._moving: set[int] = set()
+        self._coming: dict[int, float] = {}  # what lower tiers have still to give after this round's steps
         self._waited: set[int] = set()
         self._steps: list[ThrottleStep] = []
         self._levels: list[Level] = []
@@ -67,8 +67,9 @@ class _Planner:
         measured = {broker: self._left[broker] for broker in sorted(asked - blind)}
         tier = self._scene.tiers[level]
         targets = {**blind_targets(tier, blind), **targets_of(tier, measured)}
-        moving = {broker for bucket in tier if bucket.key in targets for broker in self._give(bucket, targets[bucket.key], asked)}
-        self._moving |= moving
+        for bucket in tier:
+            if bucket.key in targets:
+                self._give(bucket, targets[bucket.key], asked)
         for broker in blind:  # nobody knows what this tier will give, so nobody else is asked in this round
             self._left[broker] = 0.0
 
@@ -77,22 +78,23 @@ class _Planner:
             return False
         if not self._scene.matters(broker, self._scene.can_give(broker, (level,)), MATTERS):
             return False
-        if level is Level.L1 and broker in self._moving:
+        if level is Level.L1 and self._coming.get(broker, 0.0) > self._left[broker]:
             self._waited.add(broker)
             return False
         return True
 
-    def _give(self, bucket: Bucket, target: float, asked: frozenset[int]) -> set[int]:
-        """Count what the bucket gives, and step if it is worth it. Returns the brokers on which it is still on its way down."""
+    def _give(self, bucket: Bucket, target: float, asked: frozenset[int]) -> None:
+        """Count what the bucket gives in the end, and step if that is worth a write now."""
         goal = max(bucket.floor.value, ceil(target))
         self._targets[bucket.key] = goal
         for broker in asked:
             self._left[broker] -= max(0.0, bucket.sends(broker) - target)
         step = self._step(bucket, goal, asked)
-        if step is None:
-            return set()
-        self._steps.append(step)
-        return {broker for broker in asked if bucket.sends(broker) > target or broker in bucket.unmeasured}
+        if step is not None:
+            self._steps.append(step)
+        value = bucket.cap if step is None else step.value
+        for broker in asked:
+            self._coming[broker] = self._coming.get(broker, 0.0) + max(0.0, min(bucket.sends(broker), value) - goal)
 
     def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
         """The step now, also where it does not bite yet: the next one then starts lower."""

@@ -68,9 +68,9 @@ def _seen(rate: ManagedRate, flows: Flows, was: Seen, settings: ThrottleSettings
 
 def _caps(rate: ManagedRate, was: Seen, settings: ThrottleSettings, now_seconds: float) -> tuple[tuple[float, int], ...]:
     """Values in force within a dwell; also the one before our last write, which a new memory has not seen."""
-    caps = [(at, value) for at, value in was.caps if now_seconds - at <= settings.dwell_seconds and value != rate.in_force]
+    caps = [(at, value) for at, value in was.caps if now_seconds - at < settings.dwell_seconds and value != rate.in_force]
     change = rate.last_change
-    recent = change is not None and abs(now_seconds - change.at_seconds) <= settings.dwell_seconds
+    recent = change is not None and abs(now_seconds - change.at_seconds) < settings.dwell_seconds
     if change is not None and recent and change.previous not in (None, rate.in_force, *(value for _, value in caps)):
         caps.append((change.at_seconds, change.previous or 0))
     if rate.in_force is not None:
