@@ -1,0 +1,96 @@
+"""How to reach Prometheus, what to ask it and how a series names its broker; plain values that whoever reads policies and Secrets fills in.
+
+Secrets never show in `repr`, so that a settings object in a log line or a traceback gives nothing away. Nothing here connects.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Preset(StrEnum):
+    """What the readings of the cards come from; the rates of clients come from the JMX exporter with all but `CUSTOM`."""
+
+    NODE_EXPORTER = "NodeExporter"
+    CADVISOR = "Cadvisor"
+    JMX_EXPORTER = "JmxExporter"
+    CUSTOM = "Custom"
+
+
+@dataclass(frozen=True, slots=True)
+class BearerLogin:
+    """A token for the header Authorization."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BasicLogin:
+    """A user name with its password."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusServer:
+    """A server of Prometheus' query API, such as http://prometheus:9090. No `ca_file` = the machine's own authorities.
+
+    `reading_timeout_seconds` bounds all queries of one reading together, repeats included; `connect_timeout_seconds` and
+    `read_timeout_seconds` bound each connection and each wait for bytes, so a reading may last one such wait longer.
+    `answer_limit_bytes` bounds one answer; the default holds about 200,000 series with three samples each.
+    """
+
+    url: str = field(repr=False)  # may hold a password
+    login: BearerLogin | BasicLogin | None = None
+    ca_file: str | None = None
+    connect_timeout_seconds: float = 3.0
+    read_timeout_seconds: float = 5.0
+    reading_timeout_seconds: float = 10.0
+    answer_limit_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLabel:
+    """The broker's id is the value of this label; where the label holds the name of a Pod, the number at its end."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInstances:
+    """The value of the label `instance` -> broker id. One host with one broker need be named once, whatever the exporters' ports."""
+
+    ids: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """PromQL selectors (`metric{...}` without function, range or aggregation: samples must keep their own times). None = not asked.
+
+    Cards are counters of bytes, one series a card; rates are gauges of bytes per second and throttle times gauges of milliseconds,
+    one series for each user and client id. Each series names its broker.
+    """
+
+    egress: str | None = None
+    ingress: str | None = None
+    fetch_rate: str | None = None
+    produce_rate: str | None = None
+    fetch_throttle: str | None = None
+    produce_throttle: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Everything a reading needs. `queries` replace the preset's, each by itself. No `brokers` = the label that goes with the preset.
+
+    `history_seconds` is how far back cards are read: the spans that a window of the control pass is made of.
+    """
+
+    server: PrometheusServer
+    preset: Preset = Preset.NODE_EXPORTER
+    queries: Queries = Queries()
+    brokers: BrokerLabel | BrokerInstances | None = None
+    scrape_interval_seconds: int = 15
+    stale_after_seconds: int = 45
+    history_seconds: int = 60

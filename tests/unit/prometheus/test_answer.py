@@ -1,0 +1,96 @@
+"""An answer of the query API is read for what it says, and refused when it is partial, no success, or no samples over a range."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from tidegate.prometheus.answer import Answer, NotSamples, read_answer
+from tidegate.prometheus.arriving_json import NotJson
+from tidegate.prometheus.series import Series
+
+SERIES = {"metric": {"__name__": "sent", "broker": "1"}, "values": [[1000, "1"], [1001.5, "2.5"]]}
+
+
+def body(*result: Any, **envelope: Any) -> dict[str, Any]:
+    return {"status": "success", "data": {"resultType": "matrix", "result": list(result)}, **envelope}
+
+
+def read(document: Any) -> Answer[Series]:
+    text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return read_answer((text[start : start + 7] for start in range(0, len(text), 7)), lambda series: series)
+
+
+def test_samples_keep_their_own_times() -> None:
+    assert read(body(SERIES)).items == [Series({"__name__": "sent", "broker": "1"}, ((1000.0, 1.0), (1001.5, 2.5)))]
+
+
+def test_what_an_exporter_said_of_no_number_is_kept_for_others_to_judge() -> None:
+    (series,) = read(body({"metric": {}, "values": [[1, "NaN"], [2, "+Inf"], [3, "-Inf"], [4, "-7"]]})).items
+    values = [value for _, value in series.samples]
+    assert math.isnan(values[0])
+    assert values[1:] == [math.inf, -math.inf, -7.0]
+
+
+def test_the_order_of_members_does_not_matter() -> None:
+    document = {"warnings": ["slow"], "data": {"result": [SERIES], "stats": {}, "resultType": "matrix"}, "infos": [], "status": "success"}
+    answer = read(document)
+    assert (len(answer.items), answer.warnings) == (1, ["slow"])
+
+
+def test_warnings_are_not_lost() -> None:
+    assert read(body(SERIES, warnings=["store 10.0.0.7 is away"])).warnings == ["store 10.0.0.7 is away"]
+
+
+def test_infos_are_no_warnings() -> None:
+    assert read(body(SERIES, infos=["metric might not be a counter"])).warnings == []
+
+
+def test_victoriametrics_partial_answers_are_told() -> None:
+    assert "isPartial" in read(body(SERIES, isPartial=True)).warnings[0]
+
+
+def test_a_series_without_a_sample_or_with_histograms_only_is_passed_over() -> None:
+    assert read(body({"metric": {}, "values": []}, {"metric": {}, "histograms": [[1, {}]]})).items == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"status": "error", "errorType": "execution", "error": "it broke"},
+        {"status": "success"},
+        {"status": "success", "data": None},
+        {"status": "success", "data": {"resultType": "vector", "result": []}},
+        {"status": "success", "data": {"resultType": "scalar", "result": [1, "2"]}},
+        {"data": {"resultType": "matrix", "result": []}},
+        body("series"),
+        body({"values": [[1, "2"]]}),
+        body({"metric": {"broker": 1}, "values": [[1, "2"]]}),
+        body({"metric": [], "values": [[1, "2"]]}),
+        body({"metric": {}, "values": "1 2"}),
+        body({"metric": {}, "values": [[1]]}),
+        body({"metric": {}, "values": [[1, "two"]]}),
+        body({"metric": {}, "values": [["NaN", "2"]]}),
+        body({"metric": {}, "values": [[2, "2"], [1, "2"]]}),
+        body({"metric": {}, "values": [[1, "2"], [1, "3"]]}),
+        body({"metric": {}, "values": [[1, "2"], ["NaN", "3"], [2, "2"]]}),
+        body({"metric": {}, "values": [[1, None]]}),
+    ],
+)
+def test_json_of_another_kind_is_refused(document: Any) -> None:
+    with pytest.raises(NotSamples):
+        read(document)
+
+
+@pytest.mark.parametrize("text", [b"<html>log in</html>", b"", b"null", b"[]", b"OK", json.dumps(body(SERIES)).encode()[:-1]])
+def test_what_is_no_json_object_or_ends_early_is_refused(text: bytes) -> None:
+    with pytest.raises(NotJson):
+        read(text)
+
+
+def test_a_web_page_is_named() -> None:
+    with pytest.raises(NotJson, match="web page"):
+        read(b"  <!DOCTYPE html>")
