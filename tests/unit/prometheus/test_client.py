@@ -1,0 +1,266 @@
+"""Whatever a server does, a question ends in time, with samples or with an error that says what to do."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from controller_logic.reasons import Reason
+from tests.unit.prometheus.lying_server import LyingServer, Request, serving
+from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.prometheus.client import PrometheusClient
+from tidegate.prometheus.series import Series
+from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
+
+SERIES = {"metric": {"broker": "1"}, "values": [[1000, "1"]]}
+GOOD = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [SERIES]}})
+
+
+def good(request: Request) -> None:
+    request.send(200, GOOD)
+
+
+def ask(server: PrometheusServer, *, seconds: float = 5.0) -> list[Series]:
+    client = PrometheusClient(server, pause=lambda seconds: None)
+    try:
+        return client.query("up[60s]", lambda series: series, until_monotonic_seconds=time.monotonic() + seconds)
+    finally:
+        client.close()
+
+
+def failure(respond: Callable[[Request], None], *, seconds: float = 5.0, **settings: object) -> tuple[TidegateError, LyingServer]:
+    with serving(respond) as server, pytest.raises(TidegateError) as raised:
+        ask(replace(PrometheusServer(server.url), **settings), seconds=seconds)  # type: ignore[arg-type]
+    return raised.value, server
+
+
+def test_samples_come_back_as_they_were_sent() -> None:
+    with serving(good) as server:
+        assert ask(PrometheusServer(server.url)) == [Series({"broker": "1"}, ((1000.0, 1.0),))]
+
+
+def test_the_query_is_asked_as_it_is_and_the_server_knows_how_long_we_wait() -> None:
+    with serving(good) as server:
+        ask(PrometheusServer(server.url + "/"))
+    assert server.seen[0].query == "up[60s]"
+    assert server.seen[0].path.startswith("/api/v1/query?")
+    assert "timeout=5000ms" in server.seen[0].path or "timeout=4" in server.seen[0].path
+
+
+def test_no_answer_is_asked_for_in_packed_form() -> None:
+    with serving(good) as server:
+        ask(PrometheusServer(server.url))
+    assert server.seen[0].headers["accept-encoding"] == "identity"
+
+
+def test_one_connection_serves_many_questions() -> None:
+    with serving(good) as server:
+        client = PrometheusClient(PrometheusServer(server.url))
+        for _ in range(3):
+            client.query("up[60s]", lambda series: series, until_monotonic_seconds=time.monotonic() + 5)
+        client.close()
+    assert len({seen.connection for seen in server.seen}) == 1
+
+
+@pytest.mark.parametrize(
+    ("login", "header"),
+    [(None, None), (BearerLogin("s3cret"), "Bearer s3cret"), (BasicLogin("bob", "pässword"), "Basic Ym9iOnDDpHNzd29yZA==")],
+)
+def test_the_login_is_sent(login: BearerLogin | BasicLogin | None, header: str | None) -> None:
+    with serving(good) as server:
+        ask(PrometheusServer(server.url, login=login))
+    assert server.seen[0].headers.get("authorization") == header
+
+
+def test_nothing_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with serving(good) as server:
+        assert len(ask(PrometheusServer(server.url))) == 1
+
+
+def test_a_login_that_no_header_can_carry_is_told_without_showing_it() -> None:
+    error, server = failure(good, login=BearerLogin("s3\ncret"))
+    assert isinstance(error, Unauthorized)
+    assert "s3" not in error.message
+    assert server.seen == []
+
+
+def test_a_server_that_is_down_is_unreachable_and_the_message_has_its_address_and_a_remedy() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(Unreachable, match="refused") as raised:
+        ask(PrometheusServer(url))
+    assert raised.value.reason is Reason.PROMETHEUS_UNREACHABLE
+    assert url in raised.value.message
+    assert "metrics.prometheus.url" in raised.value.message
+
+
+def test_a_name_that_nobody_has_is_unreachable() -> None:
+    with pytest.raises(Unreachable):
+        ask(PrometheusServer("http://prometheus.invalid:9090"), seconds=1)
+
+
+@pytest.mark.parametrize("url", ["prometheus:9090", "http://", "ftp://x", "http://[::1"])
+def test_what_is_no_address_needs_mending(url: str) -> None:
+    with pytest.raises(InvalidResource):
+        ask(PrometheusServer(url))
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    with pytest.raises(Unreachable) as raised:
+        ask(PrometheusServer("http://me:hidden@127.0.0.1:1"), seconds=0.5)
+    assert "hidden" not in raised.value.message
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
+    def busy_once(request: Request) -> None:
+        request.send(status, "busy", "text/plain") if len(request.server.seen) == 1 else good(request)
+
+    with serving(busy_once) as server:
+        assert len(ask(PrometheusServer(server.url))) == 1
+    assert len(server.seen) == 2
+
+
+def test_a_server_that_stays_busy_is_asked_three_times_and_is_then_unreachable() -> None:
+    error, server = failure(lambda request: request.send(503, json.dumps({"status": "error", "error": "query timed out"})))
+    assert isinstance(error, Unreachable)
+    assert "query timed out" in error.message
+    assert len(server.seen) == 3
+
+
+def test_a_broken_connection_is_tried_again() -> None:
+    def broken_once(request: Request) -> None:
+        if len(request.server.seen) == 1:
+            request.close_connection = True
+            request.connection.close()
+        else:
+            good(request)
+
+    with serving(broken_once) as server:
+        assert len(ask(PrometheusServer(server.url))) == 1
+
+
+def test_a_server_that_hangs_costs_no_more_than_the_time_given() -> None:
+    started = time.monotonic()
+    error, _ = failure(lambda request: request.server.gone.wait(10) and None, seconds=0.6, read_timeout_seconds=0.3)
+    assert isinstance(error, Unreachable)
+    assert "too long" in error.message
+    assert time.monotonic() - started < 1.5
+
+
+def test_a_server_that_drips_costs_no_more_than_the_time_given() -> None:
+    def drip(request: Request) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "1000000")
+        request.end_headers()
+        while not request.server.gone.wait(0.05):
+            request.wfile.write(b" ")
+
+    started = time.monotonic()
+    error, _ = failure(drip, seconds=0.6, read_timeout_seconds=0.3)
+    assert isinstance(error, Unreachable)
+    assert time.monotonic() - started < 1.5
+
+
+def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
+    def huge(request: Request) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(10**12))
+        request.end_headers()
+        request.wfile.write(b'{"data": {"result": [')
+        while True:
+            request.wfile.write(json.dumps(SERIES).encode() + b", ")
+
+    error, server = failure(huge, answer_limit_bytes=500_000)
+    assert isinstance(error, Incomplete)
+    assert "0.5 MB" in error.message
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(status: int) -> None:
+    error, server = failure(lambda request: request.send(status, "", Location="https://login.example.com/?next=prometheus&token=abc"))
+    assert isinstance(error, Unauthorized)
+    assert "https://login.example.com/" in error.message
+    assert "token" not in error.message
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_login_is_unauthorized_and_not_tried_again(status: int) -> None:
+    error, server = failure(lambda request: request.send(status, "<html>log in</html>", "text/html"))
+    assert isinstance(error, Unauthorized)
+    assert "credentialsSecretRef" in error.message
+    assert len(server.seen) == 1
+
+
+def test_a_wrong_path_is_not_found() -> None:
+    error, _ = failure(lambda request: request.send(404, "404 page not found", "text/plain"))
+    assert isinstance(error, NotFound)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_query_that_cannot_be_carried_out_needs_mending(status: int) -> None:
+    error, server = failure(lambda request: request.send(status, json.dumps({"status": "error", "error": "parse error: oops"})))
+    assert isinstance(error, InvalidResource)
+    assert error.reason is Reason.METRICS_QUERY_REFUSED
+    assert "parse error: oops" in error.message
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("<html>log in</html>", "text/html"),
+        ("", "application/json"),
+        (GOOD[:-2], "application/json"),
+        ('{"status": "success", "data": {"resultType": "vector", "result": []}}', "application/json"),
+        (b"\x00\xff\xfe", "application/octet-stream"),
+    ],
+)
+def test_garbage_with_status_200_is_incomplete_and_the_message_says_what_came(body: str | bytes, kind: str) -> None:
+    error, server = failure(lambda request: request.send(200, body, kind))
+    assert isinstance(error, Incomplete)
+    assert error.reason is Reason.METRICS_INCOMPLETE
+    assert kind in error.message
+    assert len(server.seen) == 1
+
+
+def test_an_answer_that_breaks_off_is_not_used() -> None:
+    def breaks_off(request: Request) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(GOOD) + 10))
+        request.end_headers()
+        request.wfile.write(GOOD[:30].encode())
+        request.close_connection = True
+
+    error, _ = failure(breaks_off)
+    assert isinstance(error, Unreachable | Incomplete)
+
+
+def test_an_answer_with_warnings_is_not_used_and_the_warnings_are_told() -> None:
+    document = {**json.loads(GOOD), "warnings": ["store 10.0.0.7:10901 did not answer"]}
+    error, _ = failure(lambda request: request.send(200, json.dumps(document)))
+    assert isinstance(error, Incomplete)
+    assert "store 10.0.0.7:10901 did not answer" in error.message
+
+
+def test_a_packed_answer_counts_by_its_unpacked_size() -> None:
+    bomb = gzip.compress(b" " * 5_000_000)
+    error, _ = failure(lambda request: request.send(200, bomb, **{"Content-Encoding": "gzip"}), answer_limit_bytes=1_000_000)
+    assert isinstance(error, Incomplete)
+    assert "1 MB" in error.message
+
+
+def test_an_authority_file_that_is_missing_is_told() -> None:
+    with pytest.raises(Unreachable, match="caSecretRef"):
+        ask(PrometheusServer("https://127.0.0.1:1", ca_file="/does/not/exist.pem"), seconds=0.5)
