@@ -81,7 +81,7 @@ def _told(on: World, rate: int) -> bool:
 
 
 def _tier(on: World) -> dict[str, Any]:
-    return dict(on.objects.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0"))
+    return on.read("businesstiers", "tier-0")
 
 
 def _wait(condition: Callable[[], object], what: str, *, poll_seconds: float) -> None:

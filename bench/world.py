@@ -38,6 +38,10 @@ class World:
         answer = self.objects.list_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural)
         return list(answer["items"])
 
+    def read(self, plural: str, name: str) -> dict[str, Any]:
+        """One object of the benchmark's namespace, status included."""
+        return dict(self.objects.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, name))
+
     def create(self, plural: str, resource: dict[str, Any]) -> None:
         """Create one object."""
         self.objects.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, resource)

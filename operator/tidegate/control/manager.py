@@ -220,4 +220,4 @@ class Manager:
             return
         if held != held_before:
             log.info("Lease acquired" if held else "Lease lost", policy=key)
-            self._wakeup.poke(Cause.OBJECTS)
+            self._wakeup.poke(Cause.LEASE)

@@ -2,7 +2,7 @@
 
 Concurrency: `poke` may be called from any thread and never blocks for long; `wait` belongs to the one loop. Object
 events come in bursts (a person applies a folder), so `wait` lets a burst end, for a bounded time, before it returns.
-Broker events and stopping are never delayed.
+Everything else is never delayed.
 """
 
 import threading
@@ -14,12 +14,13 @@ class Cause(StrEnum):
     """Why a pass runs; also a metric label."""
 
     OBJECTS = "objects"
+    LEASE = "lease"
     BROKERS = "brokers"
     TIMER = "timer"
     STOP = "stop"
 
 
-QUIET_SECONDS = 0.05
+QUIET_SECONDS = 0.02
 LONGEST_BURST_SECONDS = 0.2
 
 

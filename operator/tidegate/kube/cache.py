@@ -8,8 +8,8 @@ over; a list is complete, but was taken a moment ago. Versions are opaque, so no
 - a uid that the watch saw deleted never comes back, whatever a list or a late event says.
 
 `wake` is called, outside the lock, when something changed that a decision could depend on. Statuses are ours, so a change of a status
-alone wakes nobody. `forget` is called, outside the lock too, with the uid of each object that is gone. Objects are shared with readers:
-nobody changes one.
+alone wakes nobody, nor does one of finalizers. `forget` is called, outside the lock too, with the uid of each object that is gone.
+Objects are shared with readers: nobody changes one.
 """
 
 from __future__ import annotations
@@ -180,5 +180,6 @@ def _matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _relevant(obj: Mapping[str, Any]) -> tuple[object, object]:
-    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    # a version alone says nothing, and finalizers ours and others' come and go without anything to decide
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", "finalizers")}
     return obj.get("spec"), metadata

@@ -50,8 +50,8 @@ def test_a_poke_wakes_who_waits() -> None:
     assert waiter.woken_by() == {Cause.BROKERS}
 
 
-@pytest.mark.parametrize("cause", [Cause.BROKERS, Cause.STOP])
-def test_brokers_and_the_end_do_not_wait_for_a_burst_of_objects(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", [Cause.BROKERS, Cause.LEASE, Cause.STOP])
+def test_brokers_a_lease_and_the_end_do_not_wait_for_a_burst_of_objects(cause: Cause) -> None:
     wakeup = Wakeup(quiet_seconds=LONG_SECONDS, longest_burst_seconds=LONG_SECONDS)
     wakeup.poke(Cause.OBJECTS)
     waiter = Waiter(wakeup)

@@ -128,6 +128,16 @@ def test_only_what_a_decision_could_depend_on_wakes(watched: Watched, after: Jso
     assert watched.wakes == wakes
 
 
+def test_a_finalizer_wakes_nobody_and_is_known(watched: Watched) -> None:
+    watched.list(tier("a"))
+    watched.wakes = 0
+    marked = tier("a", "2")
+    marked["metadata"]["finalizers"] = ["tidegate.io/restore"]
+    watched.put(marked)
+    assert watched.wakes == 0
+    assert watched.cache.snapshot(BUSINESS_TIERS)[0]["metadata"]["finalizers"] == ["tidegate.io/restore"]
+
+
 def test_a_list_that_says_the_same_wakes_nobody(watched: Watched) -> None:
     watched.list(tier("a"))
     watched.wakes = 0
