@@ -47,7 +47,7 @@ def queries_of(settings: MetricsSettings) -> Queries:
     if settings.preset is Preset.CUSTOM:
         return settings.queries
     brokers = broker_matcher(identity_of(settings))
-    return replace(_clients(brokers), **_cards(settings.preset, brokers), **declared)
+    return replace(_clients(brokers), **(_cards(settings.preset, brokers) | declared))
 
 
 def _cards(preset: Preset, brokers: str) -> dict[str, str]:

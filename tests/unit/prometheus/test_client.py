@@ -154,7 +154,7 @@ def test_a_server_that_hangs_costs_no_more_than_the_time_given() -> None:
     error, _ = failure(lambda request: request.server.gone.wait(10) and None, seconds=0.6, read_timeout_seconds=0.3)
     assert isinstance(error, Unreachable)
     assert "too long" in error.message
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 3
 
 
 def test_a_server_that_drips_costs_no_more_than_the_time_given() -> None:
@@ -168,7 +168,7 @@ def test_a_server_that_drips_costs_no_more_than_the_time_given() -> None:
     started = time.monotonic()
     error, _ = failure(drip, seconds=0.6, read_timeout_seconds=0.3)
     assert isinstance(error, Unreachable)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 3
 
 
 def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -66,10 +66,10 @@ def test_custom_asks_what_is_declared_and_nothing_else() -> None:
     assert queries(Preset.CUSTOM, queries=Queries(egress="sent")) == Queries(egress="sent")
 
 
-def test_a_declared_query_replaces_the_presets_and_leaves_the_others() -> None:
-    declared = queries(Preset.NODE_EXPORTER, queries=Queries(fetch_rate="mine"))
-    assert declared.fetch_rate == "mine"
-    assert declared.egress == queries(Preset.NODE_EXPORTER).egress
+@pytest.mark.parametrize("name", [field.name for field in fields(Queries)])
+def test_a_declared_query_replaces_the_presets_and_leaves_the_others(name: str) -> None:
+    declared = queries(Preset.NODE_EXPORTER, queries=Queries(**{name: "mine"}))
+    assert declared == replace(queries(Preset.NODE_EXPORTER), **{name: "mine"})
 
 
 def test_series_name_their_broker_by_a_label_and_cadvisors_by_the_pod() -> None:

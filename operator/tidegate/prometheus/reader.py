@@ -1,0 +1,108 @@
+"""One reading: asks a policy's Prometheus for cards and clients and gives back what is known, with what is missing told beside it.
+
+It judges no load and holds no memory: each reading stands for itself, with the times of its samples.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from controller_logic.entity import Entity
+from controller_logic.readings import ClientRate, Direction, NicSpan, ReadingProblem, Readings
+from tidegate.prometheus.absent import Cards, absent_cards, absent_clients, stale_cards
+from tidegate.prometheus.asking import Asking
+from tidegate.prometheus.broker_identity import broker_of
+from tidegate.prometheus.client import PrometheusClient
+from tidegate.prometheus.client_samples import ClientSample, ReadClient, newest_of_each
+from tidegate.prometheus.nic_readings import nic_spans
+from tidegate.prometheus.presets import identity_of, queries_of
+from tidegate.prometheus.problems import Oddity, problems_of
+from tidegate.prometheus.series import Series
+from tidegate.prometheus.settings import MetricsSettings
+
+Clients = Mapping[tuple[Entity, int, Direction], ClientRate]
+_ClientAnswers = Mapping[Direction, list[ClientSample | Oddity]]
+
+_SCRAPES = 5  # four spans: three for "two of three over the limit" (control.md 3.2), and one for a scrape that failed
+_RATE, _THROTTLE = "byte rate", "throttle time"
+_RESOURCE = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
+
+
+class PrometheusReader:
+    """Readings of one policy. One thread at a time may use it; it connects with the first reading."""
+
+    def __init__(
+        self, settings: MetricsSettings, *, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._monotonic = monotonic
+        self._client = PrometheusClient(settings.server, monotonic=monotonic)
+        self._queries = queries_of(settings)
+        self._broker_of = broker_of(identity_of(settings))
+        self._card_seconds = max(settings.history_seconds, settings.stale_after_seconds, _SCRAPES * settings.scrape_interval_seconds)
+
+    def read(self, brokers: Collection[int]) -> Readings:
+        """Everything that Prometheus knows now; `brokers` are the live ones, of which readings are expected.
+
+        Raises nothing of its own: a server that is away, refuses or lies ends in `problems`, and what it did not tell is absent. Brokers
+        beyond `brokers` have readings where there are any. Lasts `reading_timeout_seconds` and one read timeout at most, plus what
+        looking up a host name takes beyond that.
+        """
+        asking = Asking(self._client, until_monotonic_seconds=self._monotonic() + self._settings.server.reading_timeout_seconds)
+        cards = self._ask_cards(asking)
+        queries = self._queries
+        rates = self._ask_clients(asking, _RATE, queries.fetch_rate, queries.produce_rate)
+        throttles = self._ask_clients(asking, _THROTTLE, queries.fetch_throttle, queries.produce_throttle)
+        read_at = self._clock()
+        nic, card_problems = self._nic(cards, brokers, read_at)
+        clients, client_problems = self._rates(rates, throttles, brokers, read_at)
+        problems = (*asking.problems, *card_problems, *client_problems)
+        return Readings(read_at, self._settings.scrape_interval_seconds, nic, clients, problems)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+    def _ask_cards(self, asking: Asking) -> Mapping[Direction, list[Series]]:
+        queries = {Direction.EGRESS: self._queries.egress, Direction.INGRESS: self._queries.ingress}
+        asked = {way: asking.ask(query, lambda series: series, what=way, seconds=self._card_seconds) for way, query in queries.items()}
+        return {way: answer for way, answer in asked.items() if answer is not None}
+
+    def _ask_clients(self, asking: Asking, what: str, fetch: str | None, produce: str | None) -> _ClientAnswers:
+        answers: dict[Direction, list[ClientSample | Oddity]] = {}
+        for way, query in ((Direction.EGRESS, fetch), (Direction.INGRESS, produce)):
+            named = f"{_RESOURCE[way]} {what}"
+            each = ReadClient(named, broker_of=self._broker_of, nan_is_zero=what is _THROTTLE)
+            answer = asking.ask(query, each, what=named, seconds=self._settings.stale_after_seconds)
+            if answer is not None:
+                answers[way] = answer
+        return answers
+
+    def _nic(
+        self, cards: Mapping[Direction, list[Series]], brokers: Collection[int], read_at: float
+    ) -> tuple[Cards, tuple[ReadingProblem, ...]]:
+        nic, oddities = dict[tuple[int, Direction], tuple[NicSpan, ...]](), list[Oddity]()
+        for way, series in cards.items():
+            spans, odd = nic_spans(series, way, broker_of=self._broker_of, read_at_seconds=read_at)
+            nic.update({(broker, way): found for broker, found in spans.items() if found})
+            oddities += odd
+        told = {oddity.broker for oddity in oddities if oddity.broker is not None}
+        absent = absent_cards(nic, brokers, cards.keys(), told=told, seconds=self._card_seconds)
+        stale = stale_cards(nic, brokers, read_at_seconds=read_at, stale_after_seconds=self._settings.stale_after_seconds)
+        return nic, (*problems_of(oddities), *absent, *stale)
+
+    def _rates(
+        self, rates: _ClientAnswers, throttles: _ClientAnswers, brokers: Collection[int], read_at: float
+    ) -> tuple[Clients, tuple[ReadingProblem, ...]]:
+        clients, oddities = dict[tuple[Entity, int, Direction], ClientRate](), list[Oddity]()
+        for way, answer in rates.items():
+            newest, odd = newest_of_each(answer, f"{_RESOURCE[way]} {_RATE}", read_at_seconds=read_at)
+            throttled, odd_throttles = newest_of_each(throttles.get(way, ()), f"{_RESOURCE[way]} {_THROTTLE}", read_at_seconds=read_at)
+            oddities += odd + odd_throttles
+            clients.update({(*who, way): _client_rate(sample, throttled.get(who)) for who, sample in newest.items()})
+        absent = absent_clients({broker for _, broker, _ in clients}, brokers, seconds=self._settings.stale_after_seconds) if rates else ()
+        return clients, (*problems_of(oddities), *absent)
+
+
+def _client_rate(rate: ClientSample, throttle: ClientSample | None) -> ClientRate:
+    return ClientRate(rate.at_seconds, rate.amount, None if throttle is None else throttle.amount)

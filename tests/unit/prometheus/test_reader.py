@@ -1,0 +1,182 @@
+"""A reading never fails: what cannot be known is absent, and said once, however many queries met it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+
+import pytest
+
+from controller_logic.entity import Entity
+from controller_logic.readings import Direction, Readings
+from controller_logic.reasons import Reason
+from tests.unit.hands import Hands
+from tests.unit.prometheus.lying_server import LyingServer, Request, serving
+from tidegate.prometheus.reader import PrometheusReader
+from tidegate.prometheus.settings import BearerLogin, MetricsSettings, Preset, PrometheusServer, Queries
+
+NOW = 1000.0
+QUERIES = Queries("sent", "received", "fetched", "produced", "fetch_throttle", "produce_throttle")
+CARD = [[970, "0"], [985, "1500"]]
+Answers = dict[str, list[dict[str, object]]]
+
+
+def of_broker(broker: int, values: list[list[object]], **labels: str) -> dict[str, object]:
+    return {"metric": {"broker": str(broker), **labels}, "values": values}
+
+
+WHOLE: Answers = {
+    "sent": [of_broker(1, CARD), of_broker(2, CARD)],
+    "received": [of_broker(1, CARD), of_broker(2, CARD)],
+    "fetched": [of_broker(1, [[985, "70"]], user="bob"), of_broker(2, [[985, "80"]], user="bob")],
+    "produced": [],
+    "fetch_throttle": [of_broker(1, [[985, "12.5"]], user="bob")],
+    "produce_throttle": [],
+}
+
+
+def metric(request: Request) -> str:
+    return request.server.seen[-1].query.split("[")[0]
+
+
+def answering(answers: Answers, **envelope: object) -> Callable[[Request], None]:
+    def respond(request: Request) -> None:
+        document = {"status": "success", "data": {"resultType": "matrix", "result": answers[metric(request)]}, **envelope}
+        request.send(200, json.dumps(document))
+
+    return respond
+
+
+def read(respond: Callable[[Request], None], brokers: Collection[int] = (1, 2), **settings: object) -> tuple[Readings, LyingServer]:
+    with serving(respond) as server:
+        given = {"preset": Preset.CUSTOM, "queries": QUERIES, **settings}
+        reader = PrometheusReader(MetricsSettings(PrometheusServer(server.url), **given), clock=Hands(NOW))  # type: ignore[arg-type]
+        readings = reader.read(brokers)
+        reader.close()
+    return readings, server
+
+
+def reasons(readings: Readings) -> list[Reason]:
+    return [problem.reason for problem in readings.problems]
+
+
+def test_a_whole_answer_gives_cards_and_clients_with_their_times_and_no_problem() -> None:
+    readings, _ = read(answering(WHOLE))
+    assert readings.problems == ()
+    assert (readings.read_at_seconds, readings.scrape_seconds) == (NOW, 15)
+    assert {key: spans[-1].bytes_per_second for key, spans in readings.nic.items()} == {
+        (broker, way): 100.0 for broker in (1, 2) for way in Direction
+    }
+    bob = readings.clients[Entity("bob"), 1, Direction.EGRESS]
+    assert (bob.at_seconds, bob.bytes_per_second, bob.throttle_milliseconds) == (985, 70.0, 12.5)
+
+
+def test_a_throttle_time_that_is_missing_is_not_zero() -> None:
+    readings, _ = read(answering(WHOLE))
+    assert readings.clients[Entity("bob"), 2, Direction.EGRESS].throttle_milliseconds is None
+
+
+def test_cards_are_asked_for_long_enough_to_see_k_of_n_and_clients_for_as_long_as_they_are_fresh() -> None:
+    _, server = read(answering(WHOLE), scrape_interval_seconds=30, stale_after_seconds=90)
+    assert [seen.query for seen in server.seen[:3]] == ["sent[150s]", "received[150s]", "fetched[90s]"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(503, Reason.PROMETHEUS_UNREACHABLE), (401, Reason.NOT_AUTHORIZED), (302, Reason.NOT_AUTHORIZED)]
+)
+def test_a_server_that_cannot_be_asked_is_asked_one_query_and_told_once(status: int, reason: Reason) -> None:
+    readings, server = read(lambda request: request.send(status, "", Location="https://login.example.com"))
+    assert (readings.nic, readings.clients) == ({}, {})
+    assert reasons(readings) == [reason]
+    assert {seen.query for seen in server.seen} == {"sent[75s]"}
+
+
+def test_a_partial_answer_is_no_answer_and_is_told_once() -> None:
+    readings, server = read(answering(WHOLE, warnings=["a store is away"]))
+    assert (readings.nic, readings.clients) == ({}, {})
+    assert reasons(readings) == [Reason.METRICS_INCOMPLETE]
+    assert len(server.seen) == 6
+
+
+def test_a_query_that_fails_leaves_what_the_others_told() -> None:
+    def fails_one(request: Request) -> None:
+        request.send(400, '{"error": "no"}') if metric(request) == "fetch_throttle" else answering(WHOLE)(request)
+
+    readings, _ = read(fails_one)
+    assert reasons(readings) == [Reason.METRICS_QUERY_REFUSED]
+    assert len(readings.nic) == 4
+    assert readings.clients[Entity("bob"), 1, Direction.EGRESS].throttle_milliseconds is None
+
+
+def test_a_direction_that_is_not_asked_for_is_not_missed() -> None:
+    readings, server = read(answering(WHOLE), queries=Queries(egress="sent", fetch_rate="fetched"))
+    assert readings.problems == ()
+    assert len(server.seen) == 2
+
+
+def test_a_broker_that_is_not_live_is_not_missed_and_one_beyond_the_live_ones_is_read() -> None:
+    readings, _ = read(answering(WHOLE), brokers=(1,))
+    assert readings.problems == ()
+    assert (2, Direction.EGRESS) in readings.nic
+
+
+def test_one_direction_of_one_broker_is_missed_by_name() -> None:
+    readings, _ = read(answering({**WHOLE, "received": [of_broker(1, CARD)]}))
+    (problem,) = readings.problems
+    assert (problem.reason, problem.broker) == (Reason.METRICS_MISSING, 2)
+    assert "ingress" in problem.message
+    assert "egress" not in problem.message
+
+
+def test_one_sample_is_not_a_reading() -> None:
+    readings, _ = read(answering({**WHOLE, "sent": [of_broker(broker, CARD[:1]) for broker in (1, 2)]}))
+    assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_MISSING, None)]
+
+
+def test_old_samples_are_stale_and_keep_their_times() -> None:
+    readings, _ = read(answering({**WHOLE, "sent": [of_broker(broker, [[930, "0"], [945, "15"]]) for broker in (1, 2)]}))
+    assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_STALE, None)]
+    assert readings.nic[1, Direction.EGRESS][-1].at_seconds == 945
+
+
+def test_a_broker_of_which_something_worse_is_known_is_not_missed_as_well() -> None:
+    twice = [of_broker(1, CARD, instance=instance) for instance in ("a", "b")]
+    readings, _ = read(answering({**WHOLE, "sent": [*twice, of_broker(2, CARD)]}))
+    assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_AMBIGUOUS, 1)]
+
+
+def test_the_time_of_the_reading_is_when_the_answers_were_there() -> None:
+    clock = Hands(900.0)
+
+    def slow(request: Request) -> None:
+        clock.now = NOW
+        answering(WHOLE)(request)
+
+    with serving(slow) as server:
+        settings = MetricsSettings(PrometheusServer(server.url), Preset.CUSTOM, QUERIES)
+        assert PrometheusReader(settings, clock=clock).read((1, 2)).read_at_seconds == NOW
+
+
+def test_all_queries_together_have_one_time_limit() -> None:
+    def slow(request: Request) -> None:
+        request.server.gone.wait(0.2)
+        answering(WHOLE)(request)
+
+    with serving(slow) as server:
+        settings = MetricsSettings(PrometheusServer(server.url, reading_timeout_seconds=0.5), Preset.CUSTOM, QUERIES)
+        started = time.monotonic()
+        readings = PrometheusReader(settings, clock=Hands(NOW)).read((1, 2))
+    assert time.monotonic() - started < 2
+    assert Reason.PROMETHEUS_UNREACHABLE in reasons(readings)
+    assert (1, Direction.EGRESS) in readings.nic
+
+
+@pytest.mark.parametrize(
+    "server", [PrometheusServer("nonsense"), PrometheusServer("http://[::1"), PrometheusServer("http://127.0.0.1:1", BearerLogin("a\nb"))]
+)
+def test_settings_that_cannot_work_are_a_problem_and_no_exception(server: PrometheusServer) -> None:
+    readings = PrometheusReader(MetricsSettings(server)).read((1,))
+    assert len(set(readings.problems)) == len(readings.problems)
+    assert readings.problems
+    assert not readings.nic
