@@ -12,17 +12,19 @@ from urllib.parse import quote, unquote_to_bytes
 
 from controller_logic.entity import Entity
 
-USER_LABEL = "user"
-CLIENT_LABELS = ("client_id", "clientId", "clientid")  # this project's rules, the exporter's example, rules that lower all names
-_REMEMBERED = 65536  # a thousand users on fifty brokers, over and over
+_REMEMBERED = 16384  # each client is told by every broker, in four queries, at every reading
 _JMX_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _JMX_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def entity_of(labels: Mapping[str, str]) -> Entity | None:
-    """The entity; None where the labels name neither user nor client id, or a user that Kafka's Sanitizer would not have spelled so."""
-    client = next((labels[name] for name in CLIENT_LABELS if labels.get(name)), "")
-    return _entity(labels.get(USER_LABEL, ""), client)
+    """The entity by `user` and `client_id` (this project's rules), `clientId` (the exporter's example) or `clientid` (all names lowered).
+
+    None where the labels name neither user nor client id, or a user that Kafka's Sanitizer would not have spelled so.
+    """
+    get = labels.get
+    client = get("client_id") or get("clientId") or get("clientid") or ""  # written out for speed: it is asked 100,000 times a reading
+    return _entity(get("user", ""), client)
 
 
 @lru_cache(maxsize=_REMEMBERED)
