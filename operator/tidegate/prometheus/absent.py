@@ -9,16 +9,20 @@ Cards = Mapping[tuple[int, Direction], tuple[NicSpan, ...]]
 
 
 def absent_cards(
-    cards: Cards, brokers: Collection[int], directions: Iterable[Direction], *, told: Collection[int], seconds: float
+    cards: Cards,
+    brokers: Collection[int],
+    directions: Iterable[Direction],
+    *,
+    told: Collection[tuple[int | None, Direction]],
+    seconds: float,
 ) -> Iterable[ReadingProblem]:
-    """Live brokers without a span in one of the `directions` that were answered; of the brokers in `told` something worse is known."""
+    """Live brokers without a span in one of the `directions` that were answered; where one of `told` has none, that is known already."""
     hint = "Check that Prometheus scrapes their exporters, and that each series names its broker as metrics.brokerIds says."
 
     def message(which: str, ways: str) -> str:
         return f"{which} without two samples of {ways} in the last {seconds:g} s, so the load is not known. {hint}"
 
-    expected = set(brokers) - set(told)
-    missing = _ways_by_broker(expected, directions, lambda key: not cards.get(key))
+    missing = _ways_by_broker(brokers, directions, lambda key: key not in told and not cards.get(key))
     return _for_each_or_all(Reason.METRICS_MISSING, missing, brokers, message)
 
 

@@ -83,7 +83,7 @@ def _series(item: Any) -> Series:
         labels, values = item["metric"], item.get("values", ())  # native histograms have none; they are missed where a number was wanted
         samples = tuple([(float(at), float(amount)) for at, amount in values])
         labels_are_text = set(map(type, labels.values())) <= _TEXT
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise NotSamples("a series in it has no labels, or a sample that is not a time with a value") from None
     if not labels_are_text:
         raise NotSamples("a label in it is no text")

@@ -82,11 +82,12 @@ class PrometheusReader:
         self, cards: Mapping[Direction, list[Series]], brokers: Collection[int], read_at: float
     ) -> tuple[Cards, tuple[ReadingProblem, ...]]:
         nic, oddities = dict[tuple[int, Direction], tuple[NicSpan, ...]](), list[Oddity]()
+        told: set[tuple[int | None, Direction]] = set()
         for way, series in cards.items():
             spans, odd = nic_spans(series, way, broker_of=self._broker_of, read_at_seconds=read_at)
             nic.update({(broker, way): found for broker, found in spans.items() if found})
+            told |= {(oddity.broker, way) for oddity in odd}
             oddities += odd
-        told = {oddity.broker for oddity in oddities if oddity.broker is not None}
         absent = absent_cards(nic, brokers, cards.keys(), told=told, seconds=self._card_seconds)
         stale = stale_cards(nic, brokers, read_at_seconds=read_at, stale_after_seconds=self._settings.stale_after_seconds)
         return nic, (*problems_of(oddities), *absent, *stale)
@@ -100,8 +101,12 @@ class PrometheusReader:
             throttled, odd_throttles = newest_of_each(throttles.get(way, ()), f"{_RESOURCE[way]} {_THROTTLE}", read_at_seconds=read_at)
             oddities += odd + odd_throttles
             clients.update({(*who, way): _client_rate(sample, throttled.get(who)) for who, sample in newest.items()})
-        absent = absent_clients({broker for _, broker, _ in clients}, brokers, seconds=self._settings.stale_after_seconds) if rates else ()
-        return clients, (*problems_of(oddities), *absent)
+        problems = problems_of(oddities)
+        asked = [query for query in (self._queries.fetch_rate, self._queries.produce_rate) if query is not None]
+        if asked and len(rates) == len(asked):  # else why nothing is known is told already
+            seen = {broker for _, broker, _ in clients}
+            problems += tuple(absent_clients(seen, brokers, seconds=self._settings.stale_after_seconds))
+        return clients, problems
 
 
 def _client_rate(rate: ClientSample, throttle: ClientSample | None) -> ClientRate:

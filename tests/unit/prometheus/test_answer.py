@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidegate.prometheus.answer import Answer, NotSamples, read_answer
 from tidegate.prometheus.arriving_json import NotJson
@@ -78,6 +81,7 @@ def test_a_series_without_a_sample_or_with_histograms_only_is_passed_over() -> N
         body({"metric": {}, "values": [[1, "2"], [1, "3"]]}),
         body({"metric": {}, "values": [[1, "2"], ["NaN", "3"], [2, "2"]]}),
         body({"metric": {}, "values": [[1, None]]}),
+        body({"metric": {}, "values": [[10**400, "2"]]}),
     ],
 )
 def test_json_of_another_kind_is_refused(document: Any) -> None:
@@ -89,6 +93,19 @@ def test_json_of_another_kind_is_refused(document: Any) -> None:
 def test_what_is_no_json_object_or_ends_early_is_refused(text: bytes) -> None:
     with pytest.raises(NotJson):
         read(text)
+
+
+@given(data=st.data())
+def test_whatever_stands_in_an_answer_it_is_read_or_refused_and_nothing_else_happens(data: st.DataObject) -> None:
+    whole = json.dumps(body(SERIES, {"metric": {}, "values": [[1, "NaN"], [2, "3"]]}, warnings=["w"]))
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, len(whole)))
+    put_in = data.draw(
+        st.sampled_from(["", "null", "[]", "{}", '"x"', "1e999", "-", "\\", "\x00", "[[", "true,", "9" * 400]) | st.text(max_size=5)
+    )
+    text = (whole[:start] + put_in + whole[end:]).encode("utf-8", "replace")
+    with suppress(NotJson, NotSamples):
+        assert all(math.isfinite(at) for series in read(text).items for at, _ in series.samples)
 
 
 def test_a_web_page_is_named() -> None:

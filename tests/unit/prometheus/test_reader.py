@@ -146,6 +146,23 @@ def test_a_broker_of_which_something_worse_is_known_is_not_missed_as_well() -> N
     assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_AMBIGUOUS, 1)]
 
 
+def test_what_is_odd_in_one_direction_does_not_hide_that_the_other_is_missing() -> None:
+    odd = [of_broker(1, [[940, "NaN"], *CARD]), of_broker(2, CARD)]
+    readings, _ = read(answering({**WHOLE, "sent": odd, "received": [of_broker(2, CARD)]}))
+    assert [(problem.reason, problem.broker) for problem in readings.problems] == [
+        (Reason.METRICS_UNREADABLE, 1),
+        (Reason.METRICS_MISSING, 1),
+    ]
+
+
+def test_a_broker_whose_clients_could_not_be_asked_for_is_not_said_to_have_none() -> None:
+    def fails_one(request: Request) -> None:
+        request.send(400, '{"error": "no"}') if metric(request) == "fetched" else answering(WHOLE)(request)
+
+    readings, _ = read(fails_one)
+    assert reasons(readings) == [Reason.METRICS_QUERY_REFUSED]
+
+
 def test_the_time_of_the_reading_is_when_the_answers_were_there() -> None:
     clock = Hands(900.0)
 
