@@ -5,7 +5,7 @@ How far each entity goes is decided in `throttle_targets.py`. All amounts are by
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller_logic.bucket import Bucket
 from controller_logic.model import Level
@@ -32,35 +32,53 @@ class Helpless:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`over`: brokers over their limit where a cut helps; `helpless`: where none does; `swaps`: a lower tier gives to a higher one."""
+    """`over`: brokers over their limit where a cut helps; `helpless`: where none does; `swaps`: a lower tier gives to a higher one.
+
+    `spent`: where tiers are throttled already and what they could still give would not help.
+    """
 
     over: Mapping[int, Need] = field(default_factory=dict)
     helpless: Mapping[int, Helpless] = field(default_factory=dict)
+    spent: Mapping[int, Helpless] = field(default_factory=dict)
     swaps: Mapping[int, Need] = field(default_factory=dict)
 
     @property
     def all(self) -> dict[int, Need]:
         return {**self.swaps, **self.over}
 
+    def shown_since(self, since_seconds: float | None, scene: Scene) -> "Needs":
+        """Only what was measured after that moment, the last cut: an older reading does not know of it and must not cut twice."""
+        if since_seconds is None:
+            return self
+        fresh = {broker for broker in self.all if (scene.cards[broker].at_seconds or 0.0) > since_seconds}
+        over = {broker: need for broker, need in self.over.items() if broker in fresh}
+        return replace(self, over=over, swaps={broker: need for broker, need in self.swaps.items() if broker in fresh})
+
 
 def needs_of(scene: Scene) -> Needs:
     """What each broker of the scene needs."""
     over: dict[int, Need] = {}
     helpless: dict[int, Helpless] = {}
+    spent: dict[int, Helpless] = {}
+    binding = {broker for bucket in scene.throttled for broker in bucket.binding}
     for broker, card in scene.cards.items():
         if card.pressure is not Pressure.OVER:
             continue
         amount, can_give = card.above(scene.settings.aim_percent / 100), scene.can_give(broker)
-        if can_give < least_relief(card) * amount:
-            helpless[broker] = Helpless(amount, can_give)
+        begun = broker in binding
+        if can_give < least_relief(card, begun=begun) * amount:
+            (spent if begun else helpless)[broker] = Helpless(amount, can_give)
         else:
             over[broker] = Need(amount)
-    return Needs(over, helpless, _swaps(scene, over))
+    return Needs(over, helpless, spent, _swaps(scene, {*over, *helpless, *spent}))
 
 
-def least_relief(card: Card) -> float:
-    """The share of the excess that must be there to give: little on a link that is full, where every byte helps L0."""
-    return MATTERS if is_saturated(card) else MIN_RELIEF
+def least_relief(card: Card, *, begun: bool) -> float:
+    """The share of the excess that must be there to give.
+
+    Little on a link that is full, where every byte helps L0, and where cuts have begun: half an order of tiers helps nobody.
+    """
+    return MATTERS if begun or is_saturated(card) else MIN_RELIEF
 
 
 def is_saturated(card: Card) -> bool:

@@ -44,7 +44,7 @@ def escalate(scene: Scene, was: DirectionMemory, drains: Mapping[RateKey, Draini
     needs = needs_of(scene)
     memory = _backed_off(was, scene, is_over=bool(needs.over))
     ended, going = _second_writes(scene, drains)
-    plan = plan_cuts(scene, needs)
+    plan = plan_cuts(scene, needs.shown_since(memory.cut_at_seconds, scene))
     cuts = plan.steps if not going and _is_past(memory.cut_at_seconds, scene.settings.dwell_seconds, scene) else ()
     cuts = (*ended, *(step for step in cuts if step.key not in {one.key for one in ended}))
     raises = _raises(scene, needs, memory, cuts)
@@ -94,14 +94,14 @@ def _second_writes(scene: Scene, drains: Mapping[RateKey, Draining]) -> tuple[tu
 
 
 def _ending(bucket: Bucket, drain: Draining, second: SecondWrite, scene: Scene) -> ThrottleStep:
-    step = cut_step(bucket, max(drain.target, bucket.floor.value), drain.target, frozenset(scene.cards), scene, draining=True)
-    return replace(step, predicted_mute_seconds=second.predicted_mute_seconds)
+    step = cut_step(bucket, max(drain.target, bucket.floor.value), drain.target, frozenset(scene.cards), scene)
+    return replace(step, draining=True, predicted_mute_seconds=second.predicted_mute_seconds)
 
 
 def _raises(scene: Scene, needs: Needs, memory: DirectionMemory, cuts: tuple[ThrottleStep, ...]) -> tuple[ThrottleStep, ...]:
-    """Only with no broker in need and a hold since the last change of this direction."""
+    """Only with no broker in need and a hold since the last change of this direction, all of it remembered."""
     hold_seconds = memory.hold_seconds or scene.settings.hold_seconds
-    calm = all(_is_past(at, hold_seconds, scene) for at in (memory.cut_at_seconds, memory.raised_at_seconds))
+    calm = all(_is_past(at, hold_seconds, scene) for at in (memory.cut_at_seconds, memory.raised_at_seconds, memory.since_seconds))
     return plan_raises(scene, {cut.key for cut in cuts}) if calm and not needs.over else ()
 
 
@@ -116,6 +116,8 @@ def _after(memory: DirectionMemory, scene: Scene, *, cuts: bool, raises: bool) -
 def _phase(scene: Scene, needs: Needs, plan: CutPlan, memory: DirectionMemory, *, moving: bool) -> Phase:
     if needs.over:
         return Phase.EXHAUSTED if plan.exhausted and not moving else Phase.CUTTING
+    if needs.spent:
+        return Phase.EXHAUSTED
     if needs.helpless:
         return Phase.UNHELPABLE
     if not scene.throttled and not moving:

@@ -36,7 +36,7 @@ def round_of(scene: Scene, outcome: Outcome, steps: Mapping[RateKey, ThrottleSte
 
 def _views(scene: Scene, outcome: Outcome) -> tuple[BrokerView, ...]:
     needs = {broker: need.amount for broker, need in outcome.needs.all.items()}
-    needs |= {broker: helpless.need for broker, helpless in outcome.needs.helpless.items()}
+    needs |= {broker: helpless.need for broker, helpless in {**outcome.needs.helpless, **outcome.needs.spent}.items()}
     return tuple(
         BrokerView(card, needs.get(broker, 0.0), {level: scene.can_give(broker, (level,)) for level in CUT_ORDER})
         for broker, card in scene.cards.items()
@@ -80,7 +80,8 @@ def _of_brokers(scene: Scene, outcome: Outcome) -> list[Finding]:
     for broker, helpless in outcome.needs.helpless.items():
         words = f"broker {broker} {way} is {_mb(helpless.need)} above its aim, L1 to L3 could give {_mb(helpless.can_give)} there"
         found.append(Finding(Reason.QUOTA_CANNOT_HELP, words, broker))
-    for broker, amount in outcome.plan.exhausted.items():
+    spent = {broker: helpless.need - helpless.can_give for broker, helpless in outcome.needs.spent.items()}
+    for broker, amount in {**spent, **outcome.plan.exhausted}.items():
         found.append(
             Finding(Reason.QUOTA_EXHAUSTED, f"broker {broker} {way}: {_mb(amount)} too much with every tier at its target", broker)
         )
