@@ -52,15 +52,16 @@ def first_write(bucket: Bucket, target: int, scene: Scene) -> Draining | None:
         return None
     window_seconds, now_seconds = scene.settings.window.seconds, scene.now_seconds
     ratio = 1 + silence / window_seconds
-    first = ceil(_estimate(bucket, now_seconds) / ratio)
+    estimate = _estimate(bucket, now_seconds)
+    first = ceil(estimate / ratio)
     if first <= target:
-        return Draining(target, target, now_seconds, now_seconds)
+        return Draining(target, target, now_seconds, now_seconds, window_seconds * (estimate / target - 1))
     rates = [flow.bytes_per_second for flow in bucket.flows.values()]
     safe = target * ratio
     least = min((window_seconds * (rate / first - 1) for rate in rates if rate > safe), default=0.0)
     if _SURELY * least < window_seconds * (1 - safe / max(rates)) + _SPARE_SECONDS:
         return None  # the brokers are too unequal to be empty at the same time
-    return Draining(target, first, now_seconds, now_seconds + 1 + _SURELY * least)
+    return Draining(target, first, now_seconds, now_seconds + 1 + _SURELY * least, silence)
 
 
 def _may_drain(bucket: Bucket, target: int, scene: Scene) -> bool:
@@ -68,7 +69,7 @@ def _may_drain(bucket: Bucket, target: int, scene: Scene) -> bool:
     fresh = all(flow is not None and scene.now_seconds - flow.at_seconds <= _FRESH_SECONDS for flow in flows)
     if not flows or not fresh or scene.scrape_seconds > _LONGEST_SCRAPE_SECONDS or bucket.exposure < _LEAST_RATIO * target:
         return False
-    near = BINDING * bucket.cap if bucket.is_throttled else inf
+    near = BINDING * bucket.cap if bucket.rate.in_force is not None else inf
     return all(
         (flow.throttle_milliseconds or 0.0) <= BINDING_MILLISECONDS and flow.bytes_per_second < near for flow in bucket.flows.values()
     )

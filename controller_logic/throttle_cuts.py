@@ -5,7 +5,7 @@ have more to give than it; L0 never. Every step passes the mute guard. When a ro
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from controller_logic.attribution import Need, Needs, effect_of
@@ -105,9 +105,11 @@ class _Planner:
             value = drain.first
         if value >= WORTH_CUTTING * min(bucket.cap, bucket.contract) or bucket.was_lowered_within(settings.dwell_seconds, now_seconds):
             return None
-        if drain is not None:
-            self._drains[bucket.key] = drain
-        return cut_step(bucket, value, goal, frozenset(asked), self._scene, draining=drain is not None)
+        step = cut_step(bucket, value, goal, asked, self._scene)
+        if drain is None:
+            return step
+        self._drains[bucket.key] = drain
+        return replace(step, draining=True, predicted_mute_seconds=drain.silence_seconds)
 
     def plan(self) -> CutPlan:
         steps = tuple(sorted(self._steps, key=lambda step: (-step.relief, step.entity.sort_key)))
@@ -123,12 +125,10 @@ class _Planner:
         }
 
 
-def cut_step(bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: Scene, *, draining: bool = False) -> ThrottleStep:
-    """A cut in full words. Its predicted mute is the ladder's bound, unless it is the first write of a drain."""
+def cut_step(bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: Scene) -> ThrottleStep:
+    """A cut in full words, with the mute that a write of the ladder may cause."""
     effect = effect_of(bucket, value, needy)
     limited = LimitedBy.MAX_MUTE if value > goal else LimitedBy.FLOOR if value == bucket.floor.value else LimitedBy.TARGET
     mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
     brokers = tuple(sorted(broker for broker in needy if bucket.gives(broker) > 0))
-    return ThrottleStep(
-        bucket, StepKind.CUT, value, goal, limited, brokers, effect.relief, effect.collateral, effect.score, mute_seconds, draining=draining
-    )
+    return ThrottleStep(bucket, StepKind.CUT, value, goal, limited, brokers, effect.relief, effect.collateral, effect.score, mute_seconds)

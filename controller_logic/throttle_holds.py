@@ -11,7 +11,7 @@ from controller_logic.flows import Flows
 from controller_logic.readings import Direction
 from controller_logic.throttle_floor import floor_of
 from controller_logic.throttle_input import DirectionMemory, Held, ManagedRate, RateKey, Seen, ThrottleInput, ThrottleMemory
-from controller_logic.throttle_settings import THROTTLED, ThrottleSettings
+from controller_logic.throttle_settings import RELEASED, ThrottleSettings
 
 
 def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, Held]:
@@ -44,7 +44,7 @@ def _found(rate: ManagedRate, given: ThrottleInput) -> Held | None:
     if rate.recorded_fraction is not None:
         value = max(floor, round(min(1.0, max(0.0, rate.recorded_fraction)) * rate.contract))
         return Held(value, rate.contract, given.now_seconds, applied=True) if value < rate.contract else None
-    if rate.in_force >= THROTTLED * rate.contract:
+    if rate.in_force >= RELEASED * rate.contract:
         return None
     return Held(max(floor, rate.in_force), rate.contract, given.now_seconds, applied=True)
 
@@ -94,7 +94,7 @@ def direction_memory(given: ThrottleInput, memory: ThrottleMemory, direction: Di
     if known is not None:
         return known
     mine = [rate for rate in given.rates if rate.key in holds and rate.direction is direction]
-    return DirectionMemory(_latest(mine, _was_lowering), _latest(mine, _was_raise))
+    return DirectionMemory(_latest(mine, _was_lowering), _latest(mine, _was_raise), since_seconds=given.now_seconds if mine else None)
 
 
 def _latest(rates: Iterable[ManagedRate], is_meant: Callable[[ManagedRate], bool]) -> float | None:

@@ -120,22 +120,30 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """A drain-then-set under way: where it ends, when its first write was decided, and until when all clients surely wait."""
+    """A drain-then-set under way: where it ends, when its first write was decided, and until when all clients surely wait.
+
+    `silence_seconds` is how long the first write silences the busiest of them.
+    """
 
     target: int
     first: int
     started_at_seconds: float
     silent_until_seconds: float
+    silence_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class DirectionMemory:
-    """One direction: when it last cut, raised, and raised too early; how long it holds now (None = as set); rounds so far."""
+    """One direction: when it last cut, raised, and raised too early; how long it holds now (None = as set); rounds so far.
+
+    `since_seconds` is when this memory began: what was measured before, nobody remembers.
+    """
 
     cut_at_seconds: float | None = None
     raised_at_seconds: float | None = None
     failed_at_seconds: float | None = None
     hold_seconds: float | None = None
+    since_seconds: float | None = None
     rounds: int = 0
 
 

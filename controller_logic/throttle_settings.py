@@ -33,8 +33,7 @@ WORTH_RAISING: Final = 1.1  # nor a raise by a smaller factor
 RAMP: Final = 2.0  # no binding cap grows by more in one raise
 SMALL: Final = 0.1  # a raise within this share of the headroom is given whole, in one write
 FREE: Final = 1.3  # a cap this much above the highest rate of late does not bind
-RELEASED: Final = 0.995  # from this share of the contract on, a raise is a release to exactly the contract
-THROTTLED: Final = 0.98  # what is found below this share of its contract after a restart was throttled
+RELEASED: Final = 0.995  # from this share of the contract on, a raise is a release to exactly the contract; below it, it is throttled
 
 LONGEST_HOLD_SECONDS: Final = 480.0
 

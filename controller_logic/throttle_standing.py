@@ -11,7 +11,7 @@ from controller_logic.escalation import Outcome
 from controller_logic.scene import Scene
 from controller_logic.throttle_decision import LimitedBy, Phase, StepKind, ThrottleStep
 from controller_logic.throttle_input import Held, RateKey
-from controller_logic.throttle_settings import THROTTLED
+from controller_logic.throttle_settings import RELEASED
 
 
 def settle(scene: Scene, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, Held]]:
@@ -30,7 +30,7 @@ def _kept(bucket: Bucket, scene: Scene, outcome: Outcome) -> Held | None:
     held, in_force = bucket.held, bucket.rate.in_force
     if held is None or held.applied or in_force is None or not _is_groundless(bucket, held, in_force, scene, outcome):
         return held
-    if in_force >= THROTTLED * bucket.contract:
+    if in_force >= RELEASED * bucket.contract:
         return None
     return Held(max(in_force, bucket.floor.value), bucket.contract, scene.now_seconds, applied=True)
 
