@@ -1,0 +1,122 @@
+"""Who moves the bytes of a hot broker, whether quotas can help there, and what a cut costs elsewhere."""
+
+import pytest
+
+from controller_logic.attribution import needs_of
+from controller_logic.bucket import buckets_of
+from controller_logic.flows import flows_of
+from controller_logic.model import Level
+from controller_logic.pressure import cards_of
+from controller_logic.readings import Direction
+from controller_logic.reasons import Reason
+from controller_logic.rehearsal import Rehearsal
+from controller_logic.scene import Scene, scene_of
+from controller_logic.throttle_decision import Phase, StepKind
+from controller_logic.throttle_input import Held
+from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
+
+
+def scene(played: Rehearsal) -> Scene:
+    """The egress scene of this moment, from readings of 15 s."""
+    given = played.given()
+    flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=45)
+    buckets = buckets_of(given, flows, played.memory.held, played.memory.seen)
+    return scene_of(given, OUT, cards_of(given, flows, OUT, throttled=False), buckets)
+
+
+def hot(played: Rehearsal) -> Rehearsal:
+    """Two rounds of readings."""
+    played.pass_time(15)
+    played.pass_time(15)
+    return played
+
+
+def test_a_broker_needs_what_brings_it_to_the_aim() -> None:
+    played = estate(actor("a", "L3", 200))
+    want(played, a=120)
+    assert needs_of(scene(hot(played))).over[1].amount == pytest.approx((120 - 97) * MB)
+
+
+def test_replication_cannot_be_cut_so_nobody_is() -> None:
+    played = estate(actor("a", "L3", 100))
+    want(played, a=5)
+    played.other[1, OUT] = 120 * MB
+    needs = needs_of(scene(hot(played)))
+    assert not needs.over
+    assert needs.helpless[1].can_give == pytest.approx(4 * MB)
+
+
+def test_l0_gives_nothing() -> None:
+    played = estate(actor("a", "L0", 200))
+    want(played, a=150)
+    assert needs_of(scene(hot(played))).helpless[1].can_give == 0
+
+
+def test_quota_cannot_help_is_said_with_its_numbers_and_nothing_is_cut() -> None:
+    played = estate(actor("a", "L3", 100))
+    want(played, a=5)
+    played.other[1, OUT] = 120 * MB
+    played.run(15)
+    decision = played.run(15)
+    found = decision.round_of(OUT)
+    assert found.phase is Phase.UNHELPABLE
+    assert [(one.reason, one.broker) for one in found.findings] == [(Reason.QUOTA_CANNOT_HELP, 1)]
+    assert "28.0 MB/s" in found.findings[0].message
+    assert not decision.steps
+
+
+def test_on_a_full_link_even_little_relief_is_taken() -> None:
+    played = estate(actor("a", "L3", 100), capacity_mb=125)
+    want(played, a=5)
+    played.other[1, OUT] = 120 * MB
+    assert needs_of(scene(hot(played))).over.keys() == {1}
+
+
+def test_what_lies_below_the_floor_does_not_count() -> None:
+    played = estate(actor("a", "L3", 100, floor_mb=30))
+    want(played, a=31)
+    played.other[1, OUT] = 90 * MB
+    assert needs_of(scene(hot(played))).helpless[1].can_give == pytest.approx(1 * MB)
+
+
+def test_only_users_with_bytes_on_the_hot_broker_are_cut() -> None:
+    played = estate(actor("here", "L3", 150), actor("there", "L3", 100, leaders={2: 1}), brokers=2)
+    want(played, here=120, there=90)
+    hot(played)
+    assert steps_of(played.decide(), StepKind.CUT).keys() == {"here"}
+
+
+def test_collateral_is_what_a_cut_takes_where_nobody_asked() -> None:
+    played = estate(actor("a", "L3", 60, leaders={1: 1, 2: 1}), brokers=2)
+    want(played, a=60)
+    played.other[1, OUT] = 60 * MB
+    hot(played)
+    step = steps_of(played.decide(), StepKind.CUT)["a"]
+    assert step.relief == step.collateral == pytest.approx(60 * MB - step.value)
+    assert step.score == 0.5
+
+
+def test_a_poor_fit_is_said() -> None:
+    played = estate(actor("a", "L3", 60, leaders=dict.fromkeys(range(1, 6), 1)), brokers=5)
+    want(played, a=60)
+    played.other[1, OUT] = 60 * MB
+    hot(played)
+    findings = played.decide().round_of(OUT).findings
+    assert Reason.POOR_FIT in [finding.reason for finding in findings]
+
+
+def test_a_tier_held_down_gets_room_from_the_lower_tiers_where_no_broker_is_over() -> None:
+    played = estate(actor("second", "L2", 60), actor("third", "L3", 60))
+    want(played, second=60, third=60)
+    played.apply(played.actors[0].key, 30 * MB)
+    played.memory = played.memory.__class__(held={played.actors[0].key: Held(30 * MB, 60 * MB, 0.0, applied=True)})
+    swaps = needs_of(scene(hot(played))).swaps
+    assert swaps[1].levels == (Level.L3,)
+    assert swaps[1].amount == pytest.approx(30 * MB)
+
+
+def test_directions_do_not_mix() -> None:
+    played = estate(actor("a", "L3", 200))
+    want(played, a=150)
+    hot(played)
+    assert played.decide().round_of(Direction.INGRESS).phase is Phase.NORMAL

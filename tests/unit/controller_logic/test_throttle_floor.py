@@ -1,0 +1,50 @@
+"""Below which rate nobody is throttled."""
+
+from dataclasses import replace
+
+import pytest
+
+from controller_logic.entity import Entity
+from controller_logic.model import MIN_BYTE_RATE, Level
+from controller_logic.throttle_floor import floor_of
+from controller_logic.throttle_input import ManagedRate
+from controller_logic.throttle_settings import OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND, ClientFloors
+from tests.unit.controller_logic.gates import BARE, IN, MB, OUT
+
+CONSUMER = ManagedRate(Entity("a"), OUT, Level.L3, 50 * MB, 2 * MB, 50 * MB, frozenset({1}))
+PRODUCER = replace(CONSUMER, direction=IN, producers=20)
+
+
+def test_a_tiers_throttled_rate_is_the_floor() -> None:
+    assert floor_of(CONSUMER, ClientFloors()).value == 2 * MB
+    assert not floor_of(CONSUMER, ClientFloors()).because
+
+
+def test_never_below_what_kafka_throttles_on() -> None:
+    assert floor_of(replace(CONSUMER, floor=5), BARE).value == MIN_BYTE_RATE
+
+
+def test_a_consumer_gets_a_mebibyte_and_that_is_said() -> None:
+    floor = floor_of(replace(CONSUMER, floor=40_000), ClientFloors())
+    assert floor.value == 1024 * 1024
+    assert "a consumer needs" in floor.because
+
+
+def test_on_brokers_that_return_whole_fetches_a_consumer_gets_five_megabytes() -> None:
+    floors = ClientFloors(consumer=OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND)
+    assert floor_of(CONSUMER, floors).value == 5 * MB
+
+
+def test_every_known_producer_gets_a_full_buffer_per_delivery_timeout() -> None:
+    floor = floor_of(PRODUCER, ClientFloors())
+    assert floor.value == 20 * 279_621
+    assert "20 producers" in floor.because
+
+
+def test_a_floor_is_never_above_the_contract() -> None:
+    assert floor_of(replace(PRODUCER, contract=3 * MB), ClientFloors()).value == 3 * MB
+
+
+def test_who_is_never_throttled_has_no_floor() -> None:
+    with pytest.raises(ValueError, match="never throttled"):
+        floor_of(replace(CONSUMER, floor=None), ClientFloors())

@@ -1,0 +1,133 @@
+"""One test for each trap that the control study ran into (3.6 a to g)."""
+
+from dataclasses import replace
+
+from controller_logic.budget import BUDGET_SECONDS, admit, spend
+from controller_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.readings import ClientRate
+from controller_logic.reasons import Reason
+from controller_logic.throttle import throttle
+from controller_logic.throttle_decision import StepKind
+from controller_logic.throttle_input import Held, LastChange, ThrottleMemory
+from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
+
+
+def test_a_a_step_that_does_not_bite_yet_is_written_all_the_same() -> None:
+    """Without rates the exposure is the contract, far above what is sent: steps that would only be written once they bite never start."""
+    played = estate(actor("a", "L3", 800, 1), actor("b", "L3", 800, 1))
+    want(played, a=60, b=60)
+    played.silent = {1}
+    values = [played.run(30).steps[played.actors[0].key].value / MB for _ in range(3)]
+    assert values == [400, 200, 100]
+
+
+def test_b_on_a_full_link_a_cap_that_does_not_seem_to_bind_is_not_lifted() -> None:
+    """All rates shrink when the link is full, so nobody reaches his cap."""
+    played = estate(actor("a", "L3", 100, 1), limit_mb=100, capacity_mb=110)
+    key = played.actors[0].key
+    played.apply(key, 40 * MB)
+    played.memory = ThrottleMemory(held={key: Held(40 * MB, 100 * MB, 0.0, applied=True)})
+    want(played, a=0.5)
+    played.other[1, OUT] = 200 * MB
+    for _ in range(20):
+        played.run(15)
+    assert in_force_mb(played)["a"] <= 40
+
+
+def test_c_a_missing_rate_is_not_zero() -> None:
+    """Read as zero, the exposure would be zero and the step a cliff."""
+    played = estate(actor("a", "L3", 50, 1), actor("seen", "L0", 100))
+    want(played, a=50, seen=60)
+    played.pass_time(15)
+    given = played.given()
+    clients = {place: rate for place, rate in given.readings.clients.items() if place[0] == Entity("seen")}
+    for told in (clients, {}):
+        decision, _ = throttle(replace(given, readings=replace(given.readings, clients=told)))
+        assert all(step.value >= 25 * MB for step in decision.steps.values())
+
+
+def test_c_a_throttled_entity_whose_rate_is_missing_is_not_released_as_idle() -> None:
+    played = estate(actor("a", "L3", 100, 1), actor("seen", "L0", 100))
+    key = played.actors[0].key
+    played.apply(key, 20 * MB)
+    played.memory = ThrottleMemory(held={key: Held(20 * MB, 100 * MB, 0.0, applied=True)})
+    want(played, seen=50)
+    played.run(40)
+    played.run(40)
+    decision = played.run(40)
+    assert decision.steps[key].kind is StepKind.RAISE
+    assert decision.steps[key].value <= 40 * MB
+
+
+def test_d_a_fraction_of_a_smaller_contract_is_lowered_in_safe_steps() -> None:
+    """Leaders moved away meanwhile: even what only follows them may be a lowering of five times."""
+    played = estate(actor("a", "L3", 10, 1, leaders={1: 5}))
+    key = played.actors[0].key
+    played.apply(key, 40 * MB)
+    played.changes.clear()
+    played.memory = ThrottleMemory(held={key: Held(40 * MB, 50 * MB, 0.0, applied=True)})
+    want(played, a=40)
+    played.pass_time(15)
+    played.actors[0] = replace(played.actors[0], leaders={1: 1})
+    step = played.decide().steps[key]
+    assert (step.value, step.target) == (20 * MB, 8 * MB)
+    assert step.predicted_mute_seconds <= 12
+
+
+def test_d_after_such_a_step_the_next_one_waits_for_a_dwell() -> None:
+    played = estate(actor("a", "L3", 10, 1))
+    key = played.actors[0].key
+    played.in_force[key] = 20 * MB
+    played.changes[key] = LastChange(990.0, 40 * MB)
+    played.memory = ThrottleMemory(held={key: Held(40 * MB, 50 * MB, 0.0, applied=True)})
+    want(played, a=20)
+    played.pass_time(15)
+    assert played.decide().steps[key].value == 20 * MB
+
+
+def write(number: int, kind: WriteKind, *, charged: bool) -> QuotaWrite:
+    entity = Entity(f"user-{number}")
+    return QuotaWrite(entity, {QuotaKey.CONSUMER_BYTE_RATE: "1"}, StoredQuota(entity, {}), None, kind, Reason.THROTTLED, "", charged)
+
+
+def test_e_first_contracts_do_not_eat_the_budget_of_cuts() -> None:
+    firsts = [write(number, WriteKind.FIRST, charged=False) for number in range(456)]
+    spent = spend((), firsts, now_seconds=0.0)
+    cuts = [write(number, WriteKind.LOWERING, charged=True) for number in range(300)]
+    assert len(admit(cuts, spent, 300, now_seconds=1.0).writes) == 300
+
+
+def test_f_a_severe_overload_does_not_cut_every_tier_at_once() -> None:
+    """L3 alone can give enough in the end, so L2 and L1 keep theirs although one step of L3 is not enough yet."""
+    played = estate(actor("one", "L1", 100), actor("two", "L2", 100), actor("three", "L3", 200))
+    want(played, one=30, two=30, three=150)
+    cut = {name for _ in range(10) for name in steps_of(played.run(15), StepKind.CUT)}
+    assert cut == {"three"}
+
+
+def test_g_the_budget_slides_and_does_not_refill_drop_by_drop() -> None:
+    spent = spend((), [write(number, WriteKind.LOWERING, charged=True) for number in range(300)], now_seconds=0.0)
+    more = [write(number, WriteKind.LOWERING, charged=True) for number in range(300)]
+    assert admit(more, spent, 300, now_seconds=BUDGET_SECONDS - 1).writes == ()
+    assert len(admit(more, spend(spent, [], now_seconds=BUDGET_SECONDS), 300, now_seconds=BUDGET_SECONDS).writes) in (0, 300)
+
+
+def test_a_client_that_grew_since_it_was_read_is_allowed_for() -> None:
+    """A quarter more, so that a step bounded to 12 s stays below 17 s."""
+    played = estate(actor("a", "L3", 1000, 1))
+    want(played, a=120)
+    step = steps_of(played.run(15), StepKind.CUT)["a"]
+    assert step.bucket.exposure == 150 * MB
+
+
+def test_a_throttled_client_runs_below_its_quota_and_still_counts_as_throttled() -> None:
+    played = estate(actor("a", "L3", 100, 1))
+    key = played.actors[0].key
+    played.apply(key, 50 * MB)
+    held = {key: Held(50 * MB, 100 * MB, 0.0, applied=True)}
+    want(played, a=50)
+    played.pass_time(60)
+    given = played.given()
+    halved = {place: ClientRate(rate.at_seconds, 25 * MB, 900.0) for place, rate in given.readings.clients.items()}
+    decision, _ = throttle(replace(given, readings=replace(given.readings, clients=halved)), ThrottleMemory(held=held))
+    assert not steps_of(decision, StepKind.RELEASE)
