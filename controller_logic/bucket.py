@@ -27,6 +27,7 @@ class Bucket:
     held: Held | None = None
     seen: Seen = field(default_factory=Seen)
     unmeasured: frozenset[int] = frozenset()
+    window_seconds: float = 0.0
 
     @property
     def key(self) -> RateKey:
@@ -88,9 +89,10 @@ class Bucket:
     def exposure(self) -> int:
         """An upper bound in bytes/s on what any broker's window of it may hold.
 
-        The highest cap of late; less only where every broker that leads for it tells a rate and none of them is near the cap.
+        The highest cap of late; less only where every broker that leads for it tells a rate, none of them is near the cap, and it has
+        been watched for longer than a window.
         """
-        measured = bool(self.flows) and not self.unmeasured
+        measured = bool(self.flows) and not self.unmeasured and self.seen.known_seconds >= self.window_seconds
         likely = ceil(GROWTH * self.seen.peak)
         if self.rate.in_force is None:
             return likely if measured else max(likely, self.contract)
@@ -135,4 +137,5 @@ def buckets_of(given: ThrottleInput, flows: Flows, held: Mapping[RateKey, Held],
 
 def _bucket(rate: ManagedRate, given: ThrottleInput, flows: Flows, held: Held | None, seen: Seen) -> Bucket:
     unmeasured = frozenset(broker for broker in rate.leads if not flows.is_measured(broker, rate.direction))
-    return Bucket(rate, floor_of(rate, given.settings.floors), flows.of(rate.key), held, seen, unmeasured)
+    floor = floor_of(rate, given.settings.floors)
+    return Bucket(rate, floor, flows.of(rate.key), held, seen, unmeasured, given.settings.window.seconds)

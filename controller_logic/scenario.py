@@ -36,7 +36,7 @@ from controller_logic.model import Level, QuotaWindow
 from controller_logic.readings import Direction
 from controller_logic.rehearsal import Actor, Rehearsal
 from controller_logic.scenario_words import ScenarioError, Words
-from controller_logic.throttle_input import BrokerLimit
+from controller_logic.throttle_input import BrokerLimit, Seen, ThrottleMemory
 from controller_logic.throttle_settings import Speed, ThrottleSettings
 
 __all__ = ["Change", "Scenario", "ScenarioError", "scenario_of"]
@@ -84,9 +84,12 @@ class Scenario:
     changes: tuple[Change, ...]
 
     def estate(self) -> Rehearsal:
+        """Everybody at the contract, and watched for long enough."""
         estate = Rehearsal(dict(self.limits), list(self.actors), self.settings, self.interval_seconds)
         for actor in self.actors:
             estate.in_force[actor.key] = actor.promised
+        long_ago = Seen(since_seconds=-self.settings.peak_seconds)
+        estate.memory = ThrottleMemory(seen={actor.key: long_ago for actor in self.actors})
         return estate
 
     def due(self, since_seconds: float, before_seconds: float) -> Iterator[Change]:

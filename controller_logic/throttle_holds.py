@@ -63,7 +63,9 @@ def _seen(rate: ManagedRate, flows: Flows, was: Seen, settings: ThrottleSettings
     highest = max((flow.bytes_per_second for flow in mine), default=0.0)
     read_seconds = max((flow.at_seconds for flow in mine), default=now_seconds)
     rates = was.rates if not mine or (was.rates and was.rates[-1][0] >= read_seconds) else (*was.rates[-1:], (read_seconds, highest))
-    return Seen(_caps(rate, was, settings, now_seconds), _peaks(was, highest, settings, now_seconds), rates)
+    since_seconds = now_seconds if was.since_seconds is None else was.since_seconds
+    caps, peaks = _caps(rate, was, settings, now_seconds), _peaks(was, highest, settings, now_seconds)
+    return Seen(caps, peaks, rates, since_seconds, now_seconds - since_seconds)
 
 
 def _caps(rate: ManagedRate, was: Seen, settings: ThrottleSettings, now_seconds: float) -> tuple[tuple[float, int], ...]:
@@ -89,21 +91,16 @@ def _peaks(was: Seen, highest: float, settings: ThrottleSettings, now_seconds: f
 
 
 def direction_memory(given: ThrottleInput, memory: ThrottleMemory, direction: Direction, holds: Mapping[RateKey, Held]) -> DirectionMemory:
-    """As remembered; without memory, when the ledger says that held rates were last lowered and raised."""
+    """As remembered; without memory, when the ledger says that held rates were last changed and raised."""
     known = memory.directions.get(direction)
     if known is not None:
         return known
     mine = [rate for rate in given.rates if rate.key in holds and rate.direction is direction]
-    return DirectionMemory(_latest(mine, _was_lowering), _latest(mine, _was_raise), since_seconds=given.now_seconds if mine else None)
+    return DirectionMemory(_latest(mine, lambda _: True), _latest(mine, _was_raise), since_seconds=given.now_seconds if mine else None)
 
 
 def _latest(rates: Iterable[ManagedRate], is_meant: Callable[[ManagedRate], bool]) -> float | None:
     return max((rate.last_change.at_seconds for rate in rates if rate.last_change is not None and is_meant(rate)), default=None)
-
-
-def _was_lowering(rate: ManagedRate) -> bool:
-    change = rate.last_change
-    return change is not None and rate.in_force is not None and (change.previous is None or change.previous > rate.in_force)
 
 
 def _was_raise(rate: ManagedRate) -> bool:

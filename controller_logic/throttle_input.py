@@ -106,12 +106,14 @@ class Seen:
     """What was seen of one rate lately, each as (seconds, bytes/s).
 
     `caps` are values in force within a dwell, by when they were last seen; `peaks` the highest rate on any broker, by the time from which
-    each counts; `rates` the last two such rates, by when they were read.
+    each counts; `rates` the last two such rates, by when they were read. `known_seconds` is for how long it has been watched.
     """
 
     caps: tuple[tuple[float, int], ...] = ()
     peaks: tuple[tuple[float, float], ...] = ()
     rates: tuple[tuple[float, float], ...] = ()
+    since_seconds: float | None = None
+    known_seconds: float = 0.0
 
     @property
     def peak(self) -> float:

@@ -8,7 +8,7 @@ from controller_logic.model import Level
 from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
 from controller_logic.rehearsal import Actor, Rehearsal
 from controller_logic.throttle_decision import StepKind, ThrottleDecision, ThrottleStep
-from controller_logic.throttle_input import BrokerLimit, ManagedRate, ThrottleInput
+from controller_logic.throttle_input import BrokerLimit, ManagedRate, Seen, ThrottleInput, ThrottleMemory
 from controller_logic.throttle_settings import ClientFloors, ThrottleSettings
 
 MB = 1_000_000
@@ -29,12 +29,13 @@ def actor(name: str, level: str, contract_mb: float, floor_mb: float | None = 1,
 
 
 def estate(*actors: Actor, brokers: int = 1, limit_mb: float = 100, capacity_mb: float | None = None, **settings: object) -> Rehearsal:
-    """Everybody at the contract and sending nothing."""
+    """Everybody at the contract and sending nothing, watched since long ago."""
     made = replace(ThrottleSettings(floors=BARE), **settings)  # type: ignore[arg-type]
     limits = {broker: limit(limit_mb, capacity_mb) for broker in range(1, brokers + 1)}
     played = Rehearsal(limits, list(actors), made, now_seconds=1000.0)
     for one in actors:
         played.in_force[one.key] = one.promised
+    played.memory = ThrottleMemory(seen={one.key: Seen(since_seconds=0.0) for one in actors})
     return played
 
 

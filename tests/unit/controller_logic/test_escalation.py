@@ -119,13 +119,11 @@ def test_too_much_load_soon_after_a_raise_doubles_the_hold() -> None:
 
 def test_a_hold_that_was_doubled_halves_again_after_a_long_quiet() -> None:
     played = estate(actor("a", "L3", 400, 1))
-    memory = played.memory
     want(played, a=10)
     played.run(15)
     directions = {OUT: replace(played.memory.directions[OUT], hold_seconds=180.0)}
     played.memory = replace(played.memory, directions={**played.memory.directions, **directions})
     decisions = run_for(played, 1200)
-    assert memory == ThrottleMemory()
     assert decisions[-1].round_of(OUT).hold_seconds == 45
 
 
