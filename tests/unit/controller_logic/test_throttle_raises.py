@@ -1,0 +1,114 @@
+"""What is given back, to whom, into which headroom."""
+
+from math import inf
+
+import pytest
+
+from controller_logic.rehearsal import Actor, Rehearsal
+from controller_logic.throttle_decision import LimitedBy, StepKind, ThrottleDecision
+from controller_logic.throttle_input import Held, RateKey, ThrottleMemory
+from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
+
+
+def held_at(played: Rehearsal, **values_mb: float) -> None:
+    """These users are throttled to so much, since long ago."""
+    held: dict[RateKey, Held] = {}
+    for one in played.actors:
+        if str(one.entity.user) in values_mb:
+            value = round(values_mb[str(one.entity.user)] * MB)
+            played.in_force[one.key] = value
+            held[one.key] = Held(value, one.promised, 0.0, applied=True)
+    played.memory = ThrottleMemory(held=held)
+
+
+def after_a_hold(played: Rehearsal) -> ThrottleDecision:
+    """The round in which raises are first allowed."""
+    for _ in range(3):
+        assert not steps_of(played.run(15), StepKind.RAISE)
+    return played.run(15)
+
+
+def one_user(contract_mb: float = 100, at_mb: float = 20, other_mb: float = 0) -> Rehearsal:
+    played = estate(actor("a", "L3", contract_mb))
+    held_at(played, a=at_mb)
+    want(played, a=contract_mb)
+    played.other[1, OUT] = other_mb * MB
+    return played
+
+
+def test_a_cap_that_binds_is_at_most_doubled() -> None:
+    step = steps_of(after_a_hold(one_user()), StepKind.RAISE)["a"]
+    assert (step.value, step.limited_by) == (40 * MB, LimitedBy.RAMP)
+
+
+def test_a_raise_fills_the_headroom_and_no_more() -> None:
+    step = steps_of(after_a_hold(one_user(other_mb=65)), StepKind.RAISE)["a"]
+    assert step.value == pytest.approx(30 * MB, rel=1e-4)
+    assert (step.limited_by, step.brokers) == (LimitedBy.HEADROOM, (1,))
+    assert step.headroom[1] == pytest.approx(10 * MB)
+
+
+def test_a_raise_that_is_not_worth_a_write_is_left_out() -> None:
+    assert not steps_of(after_a_hold(one_user(other_mb=73.5)), StepKind.RAISE)
+
+
+def test_what_takes_little_of_the_headroom_is_given_whole() -> None:
+    step = steps_of(after_a_hold(one_user(contract_mb=24, at_mb=20)), StepKind.RELEASE)["a"]
+    assert (step.value, step.limited_by) == (24 * MB, LimitedBy.CONTRACT)
+
+
+def test_a_cap_that_does_not_bind_is_released_whatever_its_contract() -> None:
+    played = one_user(contract_mb=1000, at_mb=60, other_mb=80)
+    want(played, a=5)
+    assert steps_of(after_a_hold(played), StepKind.RELEASE)["a"].value == 1000 * MB
+
+
+def test_a_cap_near_the_highest_rate_of_late_is_not_taken_for_free() -> None:
+    played = one_user(contract_mb=1000, at_mb=60)
+    want(played, a=50)
+    played.run(15)
+    want(played, a=5)
+    for _ in range(2):
+        played.run(15)
+    assert played.run(15).steps[played.actors[0].key].kind is not StepKind.RELEASE
+
+
+def test_many_share_the_headroom_by_one_factor() -> None:
+    played = estate(*[actor(f"u{number}", "L3", 100) for number in range(4)])
+    held_at(played, u0=5, u1=10, u2=10, u3=15)
+    want(played, u0=100, u1=100, u2=100, u3=100)
+    played.other[1, OUT] = 35 * MB
+    raised = steps_of(after_a_hold(played), StepKind.RAISE)
+    assert {name: step.value / MB for name, step in raised.items()} == pytest.approx({"u0": 7.5, "u1": 15, "u2": 15, "u3": 22.5}, rel=1e-3)
+
+
+def test_a_user_who_binds_on_a_cool_broker_only_is_raised_although_another_is_nearly_full() -> None:
+    played = estate(actor("a", "L3", 100, leaders={1: 1, 2: 1}), brokers=2)
+    held_at(played, a=20)
+    key = played.actors[0].key
+    played.wants = {(key, 1): 3 * MB, (key, 2): 100 * MB}
+    played.other[1, OUT] = 90 * MB
+    assert steps_of(after_a_hold(played), StepKind.RAISE)["a"].value == 40 * MB
+
+
+def test_a_card_that_says_less_than_kafka_moves_leaves_less_headroom() -> None:
+    played = one_user(at_mb=60)
+    played.lies[1, OUT] = 31 * MB
+    assert steps_of(after_a_hold(played), StepKind.RAISE)["a"].value <= 95 * MB
+
+
+def test_a_broker_without_a_limit_takes_whatever_is_given_back() -> None:
+    played = one_user(contract_mb=1000, at_mb=20)
+    played.limits[1] = played.limits[1].__class__()
+    step = steps_of(after_a_hold(played), StepKind.RELEASE)["a"]
+    assert step.value == 1000 * MB
+    assert inf not in step.headroom.values()
+
+
+@pytest.mark.parametrize(("higher", "lower"), [("L1", "L2"), ("L2", "L3"), ("L1", "L3")])
+def test_a_lower_tier_waits_until_the_higher_one_has_its_contract(higher: str, lower: str) -> None:
+    actors: list[Actor] = [actor("high", higher, 100), actor("low", lower, 100)]
+    played = estate(*actors)
+    held_at(played, high=10, low=1)
+    want(played, high=100, low=100)
+    assert steps_of(after_a_hold(played), StepKind.RAISE).keys() == {"high"}
