@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, KazooException
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, KazooException
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
 
@@ -32,11 +32,11 @@ def start_client(connection: ZooKeeperConnection) -> KazooClient:
     client = _new_client(connection, handler)
     try:
         _await_login(client, connection.start_timeout_seconds)
-    except AuthFailedError as error:
-        stop_client(client)
-        raise Unauthorized(_refused(connection)) from error
     except (KazooException, KazooTimeoutError) as error:
         stop_client(client)
+        if connection.sasl is not None and isinstance(error, AuthFailedError | ConnectionClosedError):
+            # kazoo closes a client by itself only when its login is refused, and may tell whoever waits of the closing first
+            raise Unauthorized(_refused(connection)) from error
         raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, _silent(connection, handler)) from error
     return client
 

@@ -1,0 +1,33 @@
+"""How a start of a ZooKeeper client that fails is told; starts against real servers are in the integration tests."""
+
+from typing import Any
+
+import pytest
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, KazooException
+
+from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kafka import zookeeper_client
+from tidegate.kafka.connection_settings import SaslLogin, SaslMechanism, ZooKeeperConnection
+from tidegate.kafka.zookeeper_client import start_client
+
+LOGIN = SaslLogin(SaslMechanism.DIGEST_MD5, "kafka", "wrong")
+
+
+@pytest.mark.parametrize(
+    ("login", "error", "told"),
+    [
+        (LOGIN, AuthFailedError(), Unauthorized),
+        (LOGIN, ConnectionClosedError("Connection has been closed"), Unauthorized),
+        (LOGIN, ConnectionLoss(), Unreachable),
+        (None, ConnectionClosedError("Connection has been closed"), Unreachable),
+    ],
+)
+def test_a_refused_login_is_told_from_silence(
+    login: SaslLogin | None, error: KazooException, told: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(zookeeper_client, "_await_login", fails)
+    with pytest.raises(told, match="127.0.0.1:1"):
+        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login))
