@@ -29,5 +29,5 @@ def test_a_refused_login_is_told_from_silence(
         raise error
 
     monkeypatch.setattr(zookeeper_client, "_await_login", fails)
-    with pytest.raises(told, match="127.0.0.1:1"):
+    with pytest.raises(told, match=r"127\.0\.0\.1:1"):
         start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login))
