@@ -7,28 +7,13 @@ caller's clock gave them. Nothing here computes a decision.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller_logic.broker_limit import BrokerLimit as BrokerLimit
 from controller_logic.entity import Entity
 from controller_logic.model import Level
 from controller_logic.readings import Direction, Readings
 from controller_logic.throttle_settings import ThrottleSettings
 
 RateKey = tuple[Entity, Direction]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerLimit:
-    """How much may go through one broker's card, and its own speed, in bytes/s. None = no limit that way; speed not known."""
-
-    egress: int | None = None
-    ingress: int | None = None
-    egress_capacity: int | None = None
-    ingress_capacity: int | None = None
-
-    def limit(self, direction: Direction) -> int | None:
-        return self.egress if direction is Direction.EGRESS else self.ingress
-
-    def capacity(self, direction: Direction) -> int | None:
-        return self.egress_capacity if direction is Direction.EGRESS else self.ingress_capacity
 
 
 @dataclass(frozen=True, slots=True)
