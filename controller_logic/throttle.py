@@ -13,10 +13,11 @@ from controller_logic.pressure import cards_of
 from controller_logic.readings import Direction
 from controller_logic.scene import scene_of
 from controller_logic.throttle_decision import Round, ThrottleDecision, ThrottleStep
-from controller_logic.throttle_holds import direction_memory, holds_of, seen_of
+from controller_logic.throttle_holds import direction_memory, holds_of
 from controller_logic.throttle_input import DirectionMemory, Draining, Held, RateKey, ThrottleInput, ThrottleMemory
 from controller_logic.throttle_round import round_of
 from controller_logic.throttle_standing import settle
+from controller_logic.throttle_watch import seen_of
 
 
 @dataclass

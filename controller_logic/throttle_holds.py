@@ -1,4 +1,4 @@
-"""What the throttle holds and what it has seen lately, brought up to date at the start of a round.
+"""What the throttle holds, and when it last cut and raised, brought up to date at the start of a round.
 
 A restarted operator finds its fractions again in what is in force (or in what the ledger records of it), and the times of the last cut and
 raise in the ledger's times of writing; so losing the memory neither releases nor repeats anything.
@@ -7,11 +7,10 @@ raise in the ledger's times of writing; so losing the memory neither releases no
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from controller_logic.flows import Flows
 from controller_logic.readings import Direction
 from controller_logic.throttle_floor import floor_of
-from controller_logic.throttle_input import DirectionMemory, Held, ManagedRate, RateKey, Seen, ThrottleInput, ThrottleMemory
-from controller_logic.throttle_settings import RELEASED, ThrottleSettings
+from controller_logic.throttle_input import DirectionMemory, Held, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle_settings import RELEASED
 
 
 def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, Held]:
@@ -47,47 +46,6 @@ def _found(rate: ManagedRate, given: ThrottleInput) -> Held | None:
     if rate.in_force >= RELEASED * rate.contract:
         return None
     return Held(max(floor, rate.in_force), rate.contract, given.now_seconds, applied=True)
-
-
-def seen_of(given: ThrottleInput, flows: Flows, memory: ThrottleMemory) -> dict[RateKey, Seen]:
-    """What was seen of every rate that may be throttled, this moment included."""
-    return {
-        rate.key: _seen(rate, flows, memory.seen.get(rate.key, Seen()), given.settings, given.now_seconds)
-        for rate in given.rates
-        if rate.throttleable
-    }
-
-
-def _seen(rate: ManagedRate, flows: Flows, was: Seen, settings: ThrottleSettings, now_seconds: float) -> Seen:
-    mine = flows.of(rate.key).values()
-    highest = max((flow.bytes_per_second for flow in mine), default=0.0)
-    read_seconds = max((flow.at_seconds for flow in mine), default=now_seconds)
-    rates = was.rates if not mine or (was.rates and was.rates[-1][0] >= read_seconds) else (*was.rates[-1:], (read_seconds, highest))
-    since_seconds = now_seconds if was.since_seconds is None else was.since_seconds
-    caps, peaks = _caps(rate, was, settings, now_seconds), _peaks(was, highest, settings, now_seconds)
-    return Seen(caps, peaks, rates, since_seconds, now_seconds - since_seconds)
-
-
-def _caps(rate: ManagedRate, was: Seen, settings: ThrottleSettings, now_seconds: float) -> tuple[tuple[float, int], ...]:
-    """Values in force within a dwell; also the one before our last write, which a new memory has not seen."""
-    caps = [(at, value) for at, value in was.caps if now_seconds - at < settings.dwell_seconds and value != rate.in_force]
-    change = rate.last_change
-    recent = change is not None and abs(now_seconds - change.at_seconds) < settings.dwell_seconds
-    if change is not None and recent and change.previous not in (None, rate.in_force, *(value for _, value in caps)):
-        caps.append((change.at_seconds, change.previous or 0))
-    if rate.in_force is not None:
-        caps.append((now_seconds, rate.in_force))
-    return tuple(caps)
-
-
-def _peaks(was: Seen, highest: float, settings: ThrottleSettings, now_seconds: float) -> tuple[tuple[float, float], ...]:
-    """The highest rates by slots of half a dwell, so that it stays short whatever the interval of the rounds."""
-    slot_seconds = settings.dwell_seconds / 2
-    kept = tuple((begin, rate) for begin, rate in was.peaks if now_seconds - begin < settings.peak_seconds + slot_seconds)
-    if kept and 0 <= now_seconds - kept[-1][0] < slot_seconds:
-        begin, rate = kept[-1]
-        return (*kept[:-1], (begin, max(rate, highest)))
-    return (*kept, (now_seconds, highest))
 
 
 def direction_memory(given: ThrottleInput, memory: ThrottleMemory, direction: Direction, holds: Mapping[RateKey, Held]) -> DirectionMemory:

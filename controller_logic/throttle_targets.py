@@ -43,19 +43,16 @@ def largest_givers(tier: Sequence[Bucket], broker: int, need: float) -> list[Buc
 
 def common_share(givers: Sequence[Bucket], broker: int, need: float) -> float:
     """theta: the share of their contracts at which the givers together send `need` less; 0 where even their floors are too much."""
-    goal = sum(bucket.sends(broker) for bucket in givers) - need
-    low, high = 0.0, max((bucket.sends(broker) / bucket.contract for bucket in givers), default=0.0)
+    sending = [(bucket.sends(broker), bucket.floor.value, bucket.contract) for bucket in givers]
+    goal = sum(sends for sends, _, _ in sending) - need
+    low, high = 0.0, max((sends / contract for sends, _, contract in sending), default=0.0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if sum(_left(bucket, broker, middle) for bucket in givers) > goal:
+        if sum([min(sends, max(floor, middle * contract)) for sends, floor, contract in sending]) > goal:
             high = middle
         else:
             low = middle
     return low
-
-
-def _left(bucket: Bucket, broker: int, share: float) -> float:
-    return min(bucket.sends(broker), max(bucket.floor.value, share * bucket.contract))
 
 
 def blind_targets(tier: Sequence[Bucket], brokers: frozenset[int]) -> dict[RateKey, float]:
