@@ -45,8 +45,8 @@ class PrometheusReader:
         """Everything that Prometheus knows now; `brokers` are the live ones, of which readings are expected.
 
         Raises nothing of its own: a server that is away, refuses or lies ends in `problems`, and what it did not tell is absent. Brokers
-        beyond `brokers` have readings where there are any. Lasts `reading_timeout_seconds` and one read timeout at most, plus what
-        looking up a host name takes beyond that.
+        beyond `brokers` have readings where there are any. Lasts `reading_timeout_seconds` and one read timeout at most; looking up a host
+        name and a server that drips its headers are bounded by nothing here.
         """
         asking = Asking(self._client, until_monotonic_seconds=self._monotonic() + self._settings.server.reading_timeout_seconds)
         cards = self._ask_cards(asking)
