@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
+from controller_logic.pressure import Pressure
 from controller_logic.rehearsal import Rehearsal
 from controller_logic.scenario import Scenario, ScenarioError, scenario_of
 from controller_logic.throttle_decision import BrokerView, LimitedBy, Phase, Round, StepKind, ThrottleStep
@@ -61,7 +62,7 @@ def _broker(view: BrokerView) -> str:
     card = view.card
     if card.bytes_per_second is None or card.limit is None:
         return f"broker {card.broker} unknown"
-    over = " over" if view.need > 0 else ""
+    over = " over" if card.pressure is Pressure.OVER else ""
     return f"broker {card.broker} {_mb(card.bytes_per_second)} of {_mb(card.limit)} MB/s{over} ({card.hot_samples}/{card.samples})"
 
 
