@@ -8,6 +8,7 @@ The order of a pass:
     4. removal     too much given back at once is held until a person confirms the count            removal
     5. budget      order the writes, defer what does not fit into the quarter of an hour            budget
     6. report      what every member has and should have, in numbers and words                      member_reports
+    7. watch       every live broker against its limits; nothing is written for it yet              broker_watch
 
 `decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really happened. The same
 observation and memory always give the same decision; a decision whose writes were all applied is followed by one
@@ -18,6 +19,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from controller_logic import budget, contention
+from controller_logic.broker_watch import watch
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
 from controller_logic.desired import Desired, desired
 from controller_logic.leader_scaling import Leaders
@@ -33,6 +35,14 @@ _NOT_NEEDED_TO_RESTORE = frozenset({Reason.BROKERS_UNREACHABLE, Reason.TOPOLOGY_
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """What to write now, what to say, and what to remember. See the module's docstring for the order of steps."""
+    decision, memory = _decide(observation, memory)
+    watched = watch(observation, memory.pressures)
+    if watched is None:
+        return decision, memory
+    return replace(decision, watched=watched), replace(memory, pressures={one.broker: one.pressure for one in watched})
+
+
+def _decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     holds, memory = holds_of(observation, memory)
     wanted = _wanted(observation)
     if observation.policy.deleting and (observation.policy.paused or observation.policy.mode is Mode.OBSERVE):

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from controller_logic.broker_watch import Watched
 from controller_logic.leader_scaling import LeaderSpread
 from controller_logic.model import Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
+from controller_logic.pressure import Pressure
 from controller_logic.promise import Promise, promise_of
 from controller_logic.promise_ground import Ground
 from controller_logic.reasons import Reason
@@ -30,13 +32,14 @@ class Memory:
 
     `charged` holds (time, number of charged entity writes), oldest first, of the last quarter of an hour.
     `confirmed_removals` are the entities that a person confirmed for removal and that are not all given back yet;
-    `held_since` says since when the holds stand that the core itself found.
+    `held_since` says since when the holds stand that the core itself found; `pressures` what was said of each broker last.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
     confirmed_removals: frozenset[Entity] = frozenset()
     held_since: Mapping[Reason, float] = field(default_factory=dict)
+    pressures: Mapping[int, Pressure] = field(default_factory=dict)
 
 
 class MemberState(StrEnum):
@@ -153,7 +156,8 @@ class Decision:
     `would_write` carries them instead. `managed` counts entities that have (or would have) a quota of ours, `in_sync`
     those at their target once the writes are applied, `contended` those left alone. `next_pass_in_seconds` is when a step is
     due or the budget has room again, None = no need before the usual poll.
-    `finished_deleting` is true when a deleting policy has nothing left to give back.
+    `finished_deleting` is true when a deleting policy has nothing left to give back. `watched` has every live broker against its limits;
+    None = load is not known.
     """
 
     writes: tuple[QuotaWrite, ...] = ()
@@ -168,3 +172,4 @@ class Decision:
     deferred_writes: int = 0
     next_pass_in_seconds: float | None = None
     finished_deleting: bool = False
+    watched: Watched | None = None

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from controller_logic.broker_limit import BrokerLimits
 from controller_logic.entity import Default as Default
 from controller_logic.entity import Entity as Entity
 from controller_logic.entity import EntityPart as EntityPart
+from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
 MAX_BYTE_RATE = 2**53 - 1
+STALE_AFTER_SECONDS = 45.0  # three scrapes of the usual 15 s
 MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.6)
 
 
@@ -141,6 +144,8 @@ class Policy:
     max_removal_percent: int = 50
     confirmed_removals: int | None = None
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
+    limits: BrokerLimits = field(default_factory=BrokerLimits)
+    stale_after_seconds: float = STALE_AFTER_SECONDS
 
 
 # --- what is observed ------------------------------------------------------------------------------------------------
@@ -228,6 +233,7 @@ class Hold:
 class Observation:
     """Everything that one pass knows. None for `tiers`, `topology` or `quotas` = not known in full; `holds` says why.
 
+    `readings` None = load is not measured, or no reading has come yet; it holds nothing up.
     `quotas` has an entry for every entity that a tier or a default names and for every entity in the ledger (an absent
     znode is an entry with version None); an entity that it lacks is unknown, not unlimited.
     """
@@ -238,6 +244,7 @@ class Observation:
     topology: Topology | None
     quotas: Mapping[Entity, StoredQuota] | None
     holds: tuple[Hold, ...] = ()
+    readings: Readings | None = None
 
 
 # --- what is written -------------------------------------------------------------------------------------------------

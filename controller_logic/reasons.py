@@ -24,6 +24,7 @@ class Reason(StrEnum):
     CONTRACT = "Contract", "The quota is the contract, scaled by partition leaders."
     OBSERVING = "Observing", "mode is Observe: decisions are made and shown, nothing is written to Kafka."
     WITHIN_CONTRACT = "WithinContract", "No tier is below its contract."
+    METRICS_FRESH = "MetricsFresh", "The load of every live broker is known."
     REACHABLE = "Reachable", "ZooKeeper, the brokers and the cluster id all answered."
 
     # why a quota is changed
@@ -39,6 +40,10 @@ class Reason(StrEnum):
     THROTTLED = "Throttled", "The quota is below the contract, because a broker is over its limit and this entity moves its bytes."
     RELAXING = "Relaxing", "The brokers are within their limits again; the quota goes up into measured headroom."
     RELEASED = "Released", "The quota is exactly the contract again."
+
+    # what is seen of the brokers' load
+    BROKER_OVER_LIMIT = "BrokerOverLimit", "A broker's network card carries more than the policy's limit for it."
+    BROKER_WITHIN_LIMIT = "BrokerWithinLimit", "A broker that was over its limit is within it again."
 
     # why nothing is changed although something could be
     PAUSED = "Paused", "The annotation tidegate.io/paused freezes everything as it is."
@@ -98,6 +103,6 @@ class Reason(StrEnum):
         "ClientsNotMetered",
         "No broker tells rates of users: nothing is metered where no quota exists, or the exporter lacks the rules.",
     )
-    METRICS_NOT_WATCHED = "MetricsNotWatched", "This version follows leaders only; it does not read broker load yet."
+    METRICS_NOT_WATCHED = "MetricsNotWatched", "The policy names no metrics, so no broker's load is read."
     RESTORE_INCOMPLETE = "RestoreIncomplete", "Not everything could be given back before the policy was deleted."
     INTERNAL_ERROR = "InternalError", "A bug in Tidegate; the pass was abandoned and nothing further was written."

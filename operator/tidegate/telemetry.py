@@ -28,6 +28,7 @@ from prometheus_client.registry import Collector
 
 from controller_logic.decision import Decision
 from controller_logic.model import QuotaKey
+from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
 from tidegate.errors import NeedsMending
 from tidegate.settings import LogFormat, LogLevel
@@ -102,6 +103,7 @@ class _Readings(Collector):
             readings = dict(self._by_policy)
         yield from _policy_gauges(readings)
         yield from _member_gauges(readings)
+        yield from _broker_gauges(readings)
 
 
 def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
@@ -140,6 +142,24 @@ def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
             if member.leader_skew is not None:
                 skew.add_metric(labels, member.leader_skew)
     yield from (quota, target, skew)
+
+
+def _broker_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
+    labels = ("policy", "broker", "direction")
+    rate = GaugeMetricFamily("tidegate_broker_bytes_per_second", "What a broker's card carries, by the newest reading.", labels=labels)
+    limit = GaugeMetricFamily("tidegate_broker_limit_bytes_per_second", "The limit of a broker's card.", labels=labels)
+    read = GaugeMetricFamily("tidegate_broker_reading_timestamp_seconds", "When that reading was sampled, as a Unix time.", labels=labels)
+    over = GaugeMetricFamily("tidegate_broker_over_limit", "1 = the broker counts as over its limit.", labels=("policy", "broker"))
+    for policy_key, reading in readings.items():
+        for one in reading.decision.watched or ():
+            over.add_metric((policy_key, str(one.broker)), float(one.pressure is Pressure.OVER))
+            for way, card in one.cards.items():
+                here = (policy_key, str(one.broker), way.value)
+                limit.add_metric(here, float(card.limit or 0))
+                if card.bytes_per_second is not None and card.at_seconds is not None:
+                    rate.add_metric(here, card.bytes_per_second)
+                    read.add_metric(here, card.at_seconds)
+    yield from (rate, limit, read, over)
 
 
 def _add_rates(family: GaugeMetricFamily, labels: tuple[str, ...], rates: Mapping[QuotaKey, int]) -> None:

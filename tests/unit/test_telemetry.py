@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 
 from controller_logic.decision import Decision
 from controller_logic.model import Hold
+from controller_logic.readings import Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
 from tidegate.settings import LogFormat, LogLevel
@@ -32,7 +33,9 @@ def reading(decision: Decision) -> PolicyReading:
 def busy() -> Telemetry:
     """A telemetry in which everything that can be counted was counted once."""
     stage = Stage()
-    stage.policy(), stage.tier()
+    stage.policy(metrics={"prometheus": {"url": "http://prometheus:9090"}}, brokers={"egressLimit": "50M"}), stage.tier()
+    card = NicSpan(stage.now, 15.0, 1e6)
+    stage.readings = Readings(stage.now, 15.0, {(1, Direction.EGRESS): (card,)})
     stage.run()
     telemetry = stage.telemetry
     telemetry.wakes.labels(POLICY, "timer").inc()

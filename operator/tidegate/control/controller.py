@@ -11,16 +11,19 @@ import structlog
 
 from controller_logic.decision import Decision
 from controller_logic.model import Topology
+from controller_logic.readings import Readings
 from tidegate.control.backoff import Backoff
 from tidegate.control.connection import Connection
 from tidegate.control.control_pass import ControlPass, PassResult
 from tidegate.control.declared import Declared, TierReader, belongs_to, declare
 from tidegate.control.deletion import Deletion
 from tidegate.control.first_word import FIRST_WORD_AFTER_SECONDS, first_word
+from tidegate.control.metrics_watch import Around, MetricsWatch
 from tidegate.control.observe import Seen
 from tidegate.control.ownership import RESTORE_FINALIZER, has_finalizer, take_ownership
 from tidegate.control.report_desk import PassReport, ReportDesk
 from tidegate.control.rivals import older_rival
+from tidegate.control.wake import Cause
 from tidegate.control.world import World
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
@@ -30,15 +33,21 @@ log = structlog.get_logger(__name__)
 
 
 class Controller:
-    """Passes over the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called when brokers come or go."""
+    """Passes over the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called for brokers and readings."""
 
-    def __init__(self, key: str, world: World, *, may_write: Callable[[], bool], wake: Callable[[], None]) -> None:
+    def __init__(self, key: str, world: World, *, may_write: Callable[[], bool], wake: Callable[[Cause], None]) -> None:
         self._key = key
         self._world = world
         self._pass = ControlPass(world.clock.wall, may_write)
+        namespace = key.partition("/")[0]
         self._connection = Connection(
-            key.partition("/")[0], kubernetes=world.kubernetes, opener=world.open_cluster, wake=wake, monotonic=world.clock.monotonic
+            namespace,
+            kubernetes=world.kubernetes,
+            opener=world.open_cluster,
+            wake=lambda: wake(Cause.BROKERS),
+            monotonic=world.clock.monotonic,
         )
+        self._metrics = MetricsWatch(namespace, _around(key, world, lambda: wake(Cause.METRICS)))
         self._backoff = Backoff()
         self._deletion = Deletion(world.settings.restore_deadline_seconds)
         self._desk = ReportDesk(self._report, f"reports of {key}", beside=world.report_beside)
@@ -49,6 +58,7 @@ class Controller:
 
     def close(self) -> None:
         """Deliver the last report and let the cluster go."""
+        self._metrics.close()
         self._desk.close()
         self._connection.close()
 
@@ -93,8 +103,9 @@ class Controller:
             self._world.telemetry.passes.labels(self._key, "invalid").inc()
             return None
         with self._first_word(policy, tiers):
-            result = self._run(policy, declared)
+            result = self._run(policy, declared, self._newest_reading(declared))
         self._topology = result.seen.observation.topology or self._topology
+        self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
         self._desk.post(PassReport(result, declared, policy, tuple(tiers), written))
         self._measure(result)
@@ -125,13 +136,17 @@ class Controller:
         if policy is not None:
             self._world.reporter.broke(policy, error)
 
+    def _newest_reading(self, declared: Declared) -> Readings | None:
+        brokers = None if self._topology is None else self._topology.brokers
+        return self._metrics.latest(None if declared.policy.deleting else declared.spec.metrics, brokers)
+
     def _first_word(self, policy: JsonObject, tiers: list[JsonObject]) -> AbstractContextManager[None]:
         if self._seen_before:
             return nullcontext()
         self._seen_before = True
         return first_word(lambda: self._world.reporter.first_sight(policy, tiers), FIRST_WORD_AFTER_SECONDS)
 
-    def _run(self, policy: JsonObject, declared: Declared) -> PassResult:
+    def _run(self, policy: JsonObject, declared: Declared, readings: Readings | None) -> PassResult:
         try:
             cluster = self._connection.cluster(declared.spec.kafka)
         except TidegateError as error:
@@ -144,7 +159,7 @@ class Controller:
                 self._world.cache.put(BROKER_BANDWIDTH_POLICIES, changed)
 
         others = self._world.policies().values()
-        return self._pass.run(declared, cluster, prepare=prepare, rival=lambda facts: older_rival(policy, facts, others))
+        return self._pass.run(declared, cluster, readings=readings, prepare=prepare, rival=lambda facts: older_rival(policy, facts, others))
 
     def _let_go_when_done(self, policy: JsonObject, result: PassResult | None) -> None:
         address = str(((policy.get("spec") or {}).get("kafka") or {}).get("zookeeper", {}).get("connect", "ADDRESS"))
@@ -192,3 +207,14 @@ class Controller:
             charged_writes=sum(count for _, count in self._pass.memory.charged),
             write_budget=result.seen.observation.policy.notifications_per_quarter_hour,
         )
+
+
+def _around(key: str, world: World, wake: Callable[[], None]) -> Around:
+    thread = f"metrics of {key}"
+    return Around(
+        world.kubernetes,
+        wake=wake,
+        beat=lambda: world.vital_signs.beat(thread),
+        forget=lambda: world.vital_signs.forget(thread),
+        opener=world.open_reader,
+    )

@@ -34,20 +34,20 @@ def brokers_connection(spec: KafkaSpec, secret: SecretData, folder: Path) -> Kaf
 
 
 def _mechanism(secret: SecretData) -> SaslMechanism:
-    named = _text(secret, "sasl.mechanism") or SaslMechanism.SCRAM_SHA_512
+    named = secret_text(secret, "sasl.mechanism") or SaslMechanism.SCRAM_SHA_512
     found = next((mechanism for mechanism in _BROKER_MECHANISMS if mechanism == named), None)
     if found is None:
         known = ", ".join(_BROKER_MECHANISMS)
-        raise _lacking(f"key sasl.mechanism of the Kafka client Secret must be one of {known}")
+        raise lacking(f"key sasl.mechanism of the Kafka client Secret must be one of {known}")
     return found
 
 
 def _login(secret: SecretData, mechanism: SaslMechanism, *, what: str) -> SaslLogin | None:
-    username, password = _text(secret, "username"), _text(secret, "password")
+    username, password = secret_text(secret, "username"), secret_text(secret, "password")
     if username is None and password is None:
         return None
     if not username or not password:
-        raise _lacking(f"the Secret for {what} must have both keys username and password, or neither")
+        raise lacking(f"the Secret for {what} must have both keys username and password, or neither")
     return SaslLogin(mechanism, username, password)
 
 
@@ -56,27 +56,30 @@ def _tls_files(secret: SecretData, folder: Path) -> TlsFiles | None:
     if not given:
         return None
     if ("tls.crt" in given) != ("tls.key" in given):
-        raise _lacking("a Secret with a client certificate must have both keys tls.crt and tls.key")
+        raise lacking("a Secret with a client certificate must have both keys tls.crt and tls.key")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files = {key: _write_private(folder / key, content) for key, content in given.items()}
+    files = {key: write_private(folder / key, content) for key, content in given.items()}
     return TlsFiles(ca_file=files.get("ca.crt"), certificate_file=files.get("tls.crt"), key_file=files.get("tls.key"))
 
 
-def _write_private(path: Path, content: bytes) -> str:
+def write_private(path: Path, content: bytes) -> str:
+    """Write a file that only this user may read; returns its path."""
     path.touch(mode=0o600)
     path.write_bytes(content)
     return str(path)
 
 
-def _text(secret: SecretData, key: str) -> str | None:
+def secret_text(secret: SecretData, key: str) -> str | None:
+    """The value as text without line ends around it; None where the Secret has no such key. Raises NeedsMending for what is no text."""
     value = secret.get(key)
     if value is None:
         return None
     try:
         return value.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
-        raise _lacking(f"key {key} of the Secret must be UTF-8 text") from None
+        raise lacking(f"key {key} of the Secret must be UTF-8 text") from None
 
 
-def _lacking(what_must_hold: str) -> NeedsMending:
-    return NeedsMending(Reason.SECRET_UNREADABLE, f"{what_must_hold[0].upper()}{what_must_hold[1:]}; every quota stays as it is until then")
+def lacking(what_must_hold: str, *, meanwhile: str = "every quota stays as it is until then") -> NeedsMending:
+    """The error for a Secret that does not hold what it must; `meanwhile` says what happens until it does."""
+    return NeedsMending(Reason.SECRET_UNREADABLE, f"{what_must_hold[0].upper()}{what_must_hold[1:]}; {meanwhile}")

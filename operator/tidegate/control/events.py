@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from controller_logic.broker_watch import Watched, WatchedBroker
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import Entity, QuotaWrite
+from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
-from tidegate.control.verdict import SHOWN, Truth, Verdict, counted, listed, shortened
+from tidegate.control.verdict import SHOWN, Truth, Verdict, counted, listed, sentence, shortened
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(
@@ -53,7 +55,7 @@ def _is_news(verdict: Verdict) -> bool:
 
 
 # which value of a condition is worth an Event besides Ready's; its return to normal is told by Ready
-_TROUBLE = {"ClusterReachable": Truth.FALSE, "QuotasInSync": Truth.FALSE, "Conflict": Truth.TRUE}
+_TROUBLE = {"ClusterReachable": Truth.FALSE, "MetricsFresh": Truth.FALSE, "QuotasInSync": Truth.FALSE, "Conflict": Truth.TRUE}
 
 
 def _type_of(verdict: Verdict) -> str:
@@ -71,6 +73,30 @@ def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) 
     return tuple(
         Telling(NORMAL if reason in _EXPECTED else WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items()
     )
+
+
+def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple[Telling, ...]:
+    """One Event for the brokers that went over their limits, with numbers, and one for those that came back."""
+    stood = {entry["id"]: entry.get("pressure") for entry in previous.get("brokers") or ()}
+    over = [one for one in watched or () if one.pressure is Pressure.OVER and stood.get(one.broker) != Pressure.OVER.value]
+    back = [one for one in watched or () if one.pressure is Pressure.WITHIN and stood.get(one.broker) == Pressure.OVER.value]
+    tellings = []
+    if over:
+        tellings.append(Telling(WARNING, Reason.BROKER_OVER_LIMIT, shortened(listed([over_words(one) for one in over]))))
+    if back:
+        told = listed([f"broker {one.broker} is within its limit again" for one in back])
+        tellings.append(Telling(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(told))))
+    return tuple(tellings)
+
+
+def over_words(one: WatchedBroker) -> str:
+    """`Broker 2: egress 58.1 of 50.0 MB/s`, for every direction that is over its limit or was a moment ago."""
+    ways = [
+        f"{way.value} {card.bytes_per_second / 1e6:.1f} of {card.limit / 1e6:.1f} MB/s"
+        for way, card in one.cards.items()
+        if card.bytes_per_second is not None and card.limit is not None and card.hot_samples
+    ]
+    return f"Broker {one.broker}: {', '.join(ways)}"
 
 
 def write_events(writes: Iterable[QuotaWrite]) -> tuple[Telling, ...]:

@@ -164,7 +164,7 @@ class Manager:
 
     def _start_loop(self, key: str, lease: Lease) -> None:
         wakeup = Wakeup()
-        controller = Controller(key, self._world, may_write=lambda: lease.remaining_seconds() > 0, wake=lambda: wakeup.poke(Cause.BROKERS))
+        controller = Controller(key, self._world, may_write=lambda: lease.remaining_seconds() > 0, wake=wakeup.poke)
         loop = ControlLoop(key, self._world, controller, wakeup)
         with self._lock:
             self._loops[key] = loop

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from controller_logic.decision import Note
 from controller_logic.model import Entity, Observation, StoredQuota, Topology
+from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
 from tidegate.control.cluster_check import Expected, brokers_objection, migration_words, objections
 from tidegate.control.declared import Declared
@@ -46,7 +47,15 @@ class Observer:
         self._held = HeldSince()
         self._plugins = plugins or QuotaPlugins()
 
-    def observe(self, declared: Declared, cluster: KafkaCluster, *, now_seconds: float, rival: Rival = lambda _: None) -> Seen:
+    def observe(
+        self,
+        declared: Declared,
+        cluster: KafkaCluster,
+        *,
+        now_seconds: float,
+        readings: Readings | None = None,
+        rival: Rival = lambda _: None,
+    ) -> Seen:
         """Everything that can be known now. `rival` is asked whether another policy has the better right to the cluster."""
         missing: Missing = []
         if declared.tiers is None:
@@ -62,7 +71,7 @@ class Observer:
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
         holds = self._held.stamp(missing, now_seconds)
-        observation = Observation(now_seconds, declared.policy, declared.tiers, topology, quotas, holds)
+        observation = Observation(now_seconds, declared.policy, declared.tiers, topology, quotas, holds, readings)
         return Seen(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
 
     def look_again(self, seen: Seen, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float) -> Seen:

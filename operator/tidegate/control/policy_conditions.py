@@ -2,13 +2,15 @@
 
 Ready says that the policy does its work: the cluster answers, nothing is held and no write failed. That a quota is on its
 way down in steps, or that one entity is contended, is in QuotasInSync and in the tier, and does not make the policy unready.
-This version does not read broker load: MetricsFresh says so, and Ready does not depend on it.
+MetricsFresh says what is known of the brokers' load, and Ready does not depend on it.
 """
 
 from controller_logic.decision import Decision, MemberState
 from controller_logic.model import Hold, Mode
+from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
+from tidegate.control.metrics_condition import metrics_fresh
 from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, sentence, shortened
 
 _NOT_REACHED = frozenset(
@@ -27,19 +29,14 @@ _BLOCKING_NOTES = (Reason.REMOVAL_HELD, Reason.WRITE_BUDGET_SPENT)
 _TELLING_STATES = (MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.STEPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD)
 
 
-def policy_verdicts(result: PassResult) -> tuple[Verdict, ...]:
-    """Ready, ClusterReachable, MetricsFresh, QuotasInSync and Throttling, in this order."""
+def policy_verdicts(result: PassResult, *, measured: bool) -> tuple[Verdict, ...]:
+    """Ready, ClusterReachable, MetricsFresh, QuotasInSync and Throttling, in this order. `measured`: the policy names metrics."""
     return (
         _ready(result),
         _cluster_reachable(result),
-        Verdict(
-            "MetricsFresh",
-            Truth.UNKNOWN,
-            Reason.METRICS_NOT_WATCHED,
-            "This version follows partition leaders only: it does not read broker load yet, so no tier is throttled",
-        ),
+        metrics_fresh(result, measured=measured),
         _quotas_in_sync(result),
-        Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, "No tier is below its contract"),
+        Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, _not_throttled(result)),
     )
 
 
@@ -62,6 +59,13 @@ def _ready(result: PassResult) -> Verdict:
     told = f"{decision.in_sync} of {counted(decision.managed, 'quota')} at the contract on today's leaders{_skew_words(decision)}"
     reason = Reason.IN_SYNC if decision.in_sync >= decision.managed else _members_that_tell(decision)[0]
     return ready(Truth.TRUE, reason, "; but ".join([told, *(warning.message for warning in result.seen.warnings)]))
+
+
+def _not_throttled(result: PassResult) -> str:
+    told = "No tier is below its contract"
+    if any(one.pressure is Pressure.OVER for one in result.decision.watched or ()):
+        return f"{told}: this version tells which brokers are over their limits and throttles nobody for it"
+    return told
 
 
 def _skew_words(decision: Decision) -> str:

@@ -17,7 +17,7 @@ from controller_logic.model import Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
-from tidegate.control.events import NORMAL, WARNING, Telling, condition_events, member_events, write_events, writes_by_tier
+from tidegate.control.events import NORMAL, WARNING, Telling, broker_events, condition_events, member_events, write_events, writes_by_tier
 from tidegate.control.report_desk import PassReport
 from tidegate.control.status_policy import PolicyVerdict, policy_verdict, starting_policy, unread_policy
 from tidegate.control.status_tier import TierVerdict, starting_tier, tier_verdict, unread_tier
@@ -88,7 +88,9 @@ class Reporter:
                 verdict = tier_verdict(bases[uid].members, result.decision, declared.policy.mode)
                 reports.append(_of_tier(raw, verdict, writes, bases[uid].members))
         ownerless = _ownerless(by_tier, result.decision.members)
-        reports.append(_of_policy(report.policy, policy_verdict(result, declared.spec, previous=_status(report.policy)), ownerless))
+        said = policy_verdict(result, declared.spec, previous=_status(report.policy))
+        loads = broker_events(_status(report.policy), result.decision.watched)
+        reports.append(_of_policy(report.policy, said, ownerless, loads))
         stood = self._publisher.publish(reports)
         self._standing[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in stood or standing.get(uid) == basis}
         _log_writes(declared.policy.key, report.written)
@@ -122,8 +124,8 @@ class Reporter:
         self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, tellings=(telling,))])
 
 
-def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite] = ()) -> Report:
-    tellings = (*condition_events(_status(raw), verdict.verdicts), *write_events(written))
+def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite] = (), loads: Sequence[Telling] = ()) -> Report:
+    tellings = (*condition_events(_status(raw), verdict.verdicts), *loads, *write_events(written))
     return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, verdict.verdicts, tellings)
 
 

@@ -1,6 +1,6 @@
 """What the status of a BrokerBandwidthPolicy says after a pass: the cluster, its brokers, the levels, the quotas.
 
-Every number comes from the decision or, for limits of brokers, from the spec. Where a pass does not know (the brokers, while
+Every number comes from the decision or, for limits of brokers, from the policy. Where a pass does not know (the brokers, while
 none answers), what the status said before stays. Rates are metrics, not status.
 """
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from controller_logic.broker_limit import BrokerLimit
 from controller_logic.decision import Decision, MemberState
 from controller_logic.model import Level
+from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.policy_conditions import policy_verdicts
 from tidegate.control.status_tier import skew_text
 from tidegate.control.verdict import Truth, Verdict, ready
-from tidegate.resources.broker_limits import BrokerLimits
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.policy_status import BrokerStatus, PolicyStatus, PolicySummary, QuotaCounts, TierSummary
 from tidegate.resources.schema_model import SchemaModel
@@ -37,7 +38,7 @@ class PolicyVerdict:
 def policy_verdict(result: PassResult, spec: PolicySpec, *, previous: Mapping[str, Any]) -> PolicyVerdict:
     """The status after a pass. `previous` is the status as it stands, for what this pass does not know."""
     decision = result.decision
-    brokers = _brokers(result, spec, previous)
+    brokers = _brokers(result, previous)
     known = result.seen.observation.quotas is not None
     status = PolicyStatus(
         cluster_id=result.seen.facts.cluster_id if result.seen.facts is not None else previous.get("clusterId"),
@@ -46,11 +47,12 @@ def policy_verdict(result: PassResult, spec: PolicySpec, *, previous: Mapping[st
         quotas=_counts(decision) if known else _previous_counts(previous),
         summary=PolicySummary(
             brokers=None if brokers is None else len(brokers),
+            over=_over(result),
             throttled="none",
             quotas=f"{decision.in_sync}/{decision.managed}" if known else (previous.get("summary") or {}).get("quotas"),
         ),
     )
-    return PolicyVerdict(status, policy_verdicts(result))
+    return PolicyVerdict(status, policy_verdicts(result, measured=spec.metrics is not None))
 
 
 def unread_policy(reason: Reason, message: str) -> PolicyVerdict:
@@ -68,21 +70,28 @@ def _not_looked_at(reason: Reason) -> tuple[Verdict, ...]:
     return tuple(Verdict(kind, Truth.UNKNOWN, reason, "Not looked at: see the condition Ready") for kind in CONDITION_TYPES[1:])
 
 
-def _brokers(result: PassResult, spec: PolicySpec, previous: Mapping[str, Any]) -> tuple[BrokerStatus, ...] | None:
+def _brokers(result: PassResult, previous: Mapping[str, Any]) -> tuple[BrokerStatus, ...] | None:
     topology = result.seen.observation.topology
     if topology is None:
         return _parsed(previous, "brokers", BrokerStatus)
-    limits = spec.brokers
-    return tuple(_broker(broker, limits) for broker in sorted(topology.brokers)[:MAX_BROKERS])
-
-
-def _broker(broker: int, limits: BrokerLimits | None) -> BrokerStatus:
-    return BrokerStatus(
-        id=broker,
-        egress_limit=None if limits is None else limits.egress_limit_of(broker),
-        ingress_limit=None if limits is None else limits.ingress_limit_of(broker),
-        pressure="Unknown",
+    limits = result.seen.observation.policy.limits
+    said = {one.broker: one.pressure for one in result.decision.watched or ()}
+    now = rfc3339(result.seen.observation.now_seconds) if said else None
+    since = {(entry.get("id"), entry.get("pressure")): entry.get("since") for entry in previous.get("brokers") or ()}
+    return tuple(
+        _broker(broker, limits.of(broker), pressure := said.get(broker, Pressure.UNKNOWN), since.get((broker, pressure.value)) or now)
+        for broker in sorted(topology.brokers)[:MAX_BROKERS]
     )
+
+
+def _broker(broker: int, limit: BrokerLimit, pressure: Pressure, since: str | None) -> BrokerStatus:
+    document = {"id": broker, "egressLimit": limit.egress, "ingressLimit": limit.ingress, "pressure": pressure.value, "since": since}
+    return BrokerStatus.model_validate({name: value for name, value in document.items() if value is not None})
+
+
+def _over(result: PassResult) -> int | None:
+    watched = result.decision.watched
+    return None if watched is None else sum(one.pressure is Pressure.OVER for one in watched)
 
 
 def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[TierSummary, ...] | None:

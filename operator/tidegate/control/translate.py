@@ -6,7 +6,9 @@ It takes objects that their models have accepted already. What is unset gets its
 from collections.abc import Mapping
 from typing import Any
 
+from controller_logic.broker_limit import BrokerLimit, BrokerLimits
 from controller_logic.model import (
+    STALE_AFTER_SECONDS,
     Contract,
     Default,
     DeletionPolicy,
@@ -22,6 +24,7 @@ from controller_logic.model import (
     Tier,
 )
 from tidegate.errors import InvalidResource
+from tidegate.resources.broker_limits import BrokerLimits as DeclaredLimits
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.quota_defaults import DefaultQuota, QuotaDefaults
 from tidegate.resources.rates import ContractRates
@@ -64,6 +67,20 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         max_removal_percent=spec.removal_or_default.max_percent_per_pass_or_default,
         confirmed_removals=_confirmed_removals(annotations),
         defaults=_defaults(spec.defaults),
+        limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),
+        stale_after_seconds=STALE_AFTER_SECONDS if spec.metrics is None else float(spec.metrics.stale_after_seconds_or_default),
+    )
+
+
+def _limits(declared: DeclaredLimits) -> BrokerLimits:
+    everywhere = BrokerLimit(declared.egress_limit, declared.ingress_limit, declared.egress_capacity)
+    named = {broker for override in declared.overrides or () for broker in override.ids}
+    return BrokerLimits(
+        everywhere,
+        {
+            broker: BrokerLimit(declared.egress_limit_of(broker), declared.ingress_limit_of(broker), declared.egress_capacity_of(broker))
+            for broker in sorted(named)
+        },
     )
 
 

@@ -15,6 +15,7 @@ class Cause(StrEnum):
 
     OBJECTS = "objects"
     LEASE = "lease"
+    METRICS = "metrics"
     BROKERS = "brokers"
     TIMER = "timer"
     STOP = "stop"

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from tidegate.control.clock import Clock
 from tidegate.control.connection import OpenCluster
+from tidegate.control.metrics_watch import OpenReader
 from tidegate.control.report import Reporter
 from tidegate.control.vital_signs import VitalSigns
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, Kubernetes, ResourceKind
 from tidegate.kube.cache import ResourceCache
+from tidegate.prometheus.reader import PrometheusReader
 from tidegate.settings import Settings
 from tidegate.telemetry import Telemetry
 
@@ -30,6 +32,7 @@ class World:
     vital_signs: VitalSigns
     open_cluster: OpenCluster
     report_beside: bool = True
+    open_reader: OpenReader = PrometheusReader
 
     def list_is_fresh(self, kind: ResourceKind) -> bool:
         """Whether the objects of this kind are known in full, from a list that is not too old."""

@@ -28,11 +28,12 @@ class PolicySpec(SchemaModel):
     metrics: MetricsSource | None = Field(
         default=None,
         description="Where load is measured. Unset means that contracts follow the leaders and no tier is ever throttled. "
-        "This version does not read load yet (condition MetricsFresh says so) and throttles no tier.",
+        "This version tells which brokers are over their limits and throttles no tier for it.",
     )
     brokers: BrokerLimits | None = Field(
         default=None,
-        description="Limits of each single broker. Unset means that no broker is ever over its limit. Not acted on by this version.",
+        description="Limits of each single broker. Unset means that no broker is ever over its limit. "
+        "This version tells who is over a limit and throttles no tier for it.",
     )
     leader_scaling: LeaderScaling | None = Field(default=None, description="How contracts follow partition leaders.")
     escalation: Escalation | None = Field(

@@ -1,0 +1,39 @@
+"""The condition MetricsFresh: whether the load of every live broker is known, and if not, why. It holds no rates: those are metrics."""
+
+from controller_logic.pressure import Card, Pressure
+from controller_logic.readings import ReadingProblem
+from controller_logic.reasons import Reason
+from tidegate.control.control_pass import PassResult
+from tidegate.control.verdict import Truth, Verdict, listed, sentence, shortened
+
+_TYPE = "MetricsFresh"
+# what clients send is not needed to say whether a broker is over its limit
+_OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
+
+
+def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
+    """True while every card with a limit can be judged, although something else may be missing; that is told then."""
+    readings = result.seen.observation.readings
+    if not measured:
+        return Verdict(_TYPE, Truth.UNKNOWN, Reason.METRICS_NOT_WATCHED, "The policy names no metrics, so no broker's load is read")
+    if readings is None or result.decision.watched is None:
+        return Verdict(_TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet")
+    unknown = [card for one in result.decision.watched for card in one.cards.values() if card.pressure is Pressure.UNKNOWN]
+    problems = [problem for problem in readings.problems if problem.reason not in _OF_CLIENTS]
+    if unknown:
+        return _not_fresh(problems, unknown)
+    if problems:
+        return Verdict(_TYPE, Truth.TRUE, problems[0].reason, _told("The load of every broker with a limit is known; but", problems))
+    return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, "The load of every live broker is known")
+
+
+def _not_fresh(problems: list[ReadingProblem], unknown: list[Card]) -> Verdict:
+    brokers = ", ".join(str(broker) for broker in sorted({card.broker for card in unknown}))
+    told = f"The load of broker {brokers} is not known"
+    if problems:
+        return Verdict(_TYPE, Truth.FALSE, problems[0].reason, _told(f"{told}:", problems))
+    return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"{told}: its card tells nothing usable")
+
+
+def _told(beginning: str, problems: list[ReadingProblem]) -> str:
+    return shortened(sentence(f"{beginning} {listed([problem.message for problem in problems])}"))

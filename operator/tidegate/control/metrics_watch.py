@@ -1,0 +1,173 @@
+"""Reads one policy's metrics again and again beside its passes, which take the newest reading there is and never wait for one.
+
+A Prometheus that is slow or away must not hold up a quota that follows its leaders. Whether a reading is fresh enough to act on is judged
+by the core, from the times of its samples. One thread, which lives as long as the policy names metrics.
+"""
+
+import contextlib
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from controller_logic.readings import ReadingProblem, Readings
+from controller_logic.reasons import Reason
+from tidegate.control.credentials import SecretData
+from tidegate.control.metrics_settings import metrics_settings
+from tidegate.errors import TidegateError
+from tidegate.kube.api import Kubernetes
+from tidegate.prometheus.reader import PrometheusReader
+from tidegate.prometheus.settings import MetricsSettings
+from tidegate.resources.metrics_source import MetricsSource
+from tidegate.resources.text import SecretRef
+
+log = structlog.get_logger(__name__)
+
+# Passes are not worth more: cards are judged over several scrapes, and each pass reads every quota.
+SHORTEST_INTERVAL_SECONDS = 5.0
+SECRET_AGE_SECONDS = 60.0
+_STOP_SECONDS = 1.0
+
+
+class Reader(Protocol):
+    """Reads once; see `PrometheusReader`."""
+
+    def read(self, brokers: Collection[int]) -> Readings: ...
+
+    def close(self) -> None: ...
+
+
+OpenReader = Callable[[MetricsSettings], Reader]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a watch needs of the process. `wake` is called after each reading, `beat` and `forget` are its signs of life."""
+
+    kubernetes: Kubernetes
+    wake: Callable[[], None]
+    beat: Callable[[], None]
+    forget: Callable[[], None]
+    opener: OpenReader = PrometheusReader
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class MetricsWatch:
+    """The newest reading of one policy. `latest` and `close` belong to the policy's loop."""
+
+    def __init__(self, namespace: str, around: Around) -> None:
+        self._namespace = namespace
+        self._around = around
+        self._round: _Round | None = None
+
+    def latest(self, spec: MetricsSource | None, brokers: Collection[int] | None) -> Readings | None:
+        """The newest reading by these settings, of these brokers from the next one on; None = not measured, or none has come yet.
+
+        `brokers` None = not known now: then those of last time are asked for.
+        """
+        if self._round is not None and self._round.spec != spec:
+            self.close()
+        if self._round is None and spec is not None and brokers:
+            self._round = _Round(self._namespace, spec, frozenset(brokers), self._around)
+            self._round.start()
+        if self._round is None:
+            return None
+        if brokers:
+            self._round.brokers = frozenset(brokers)
+        return self._round.newest
+
+    def close(self) -> None:
+        """End the reading that is under way as soon as it is over; nobody waits for it."""
+        ended, self._round = self._round, None
+        if ended is not None:
+            ended.stop()
+
+
+class _Round:
+    """Readings by one set of settings, in a thread of its own."""
+
+    def __init__(self, namespace: str, spec: MetricsSource, brokers: frozenset[int], around: Around) -> None:
+        self.spec = spec
+        self.brokers = brokers
+        self.newest: Readings | None = None
+        self._namespace = namespace
+        self._around = around
+        self._ended = threading.Event()
+        self._source = _Source(namespace, spec, around)
+        self._thread = threading.Thread(target=self._run, name=f"metrics of {namespace}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        interval_seconds = max(SHORTEST_INTERVAL_SECONDS, float(self.spec.scrape_interval_seconds_or_default))
+        try:
+            while not self._ended.is_set():
+                self._around.beat()
+                self.newest = self._read()
+                self._around.wake()
+                self._ended.wait(interval_seconds)
+        finally:
+            self._source.close()
+            self._around.forget()
+
+    def _read(self) -> Readings:
+        scrape_seconds = float(self.spec.scrape_interval_seconds_or_default)
+        try:
+            return self._source.reader().read(self.brokers)
+        except TidegateError as error:
+            problem = ReadingProblem(error.reason, error.message)
+        except Exception as error:
+            log.exception("Reading abandoned", namespace=self._namespace)
+            problem = ReadingProblem(Reason.INTERNAL_ERROR, f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again.")
+        return Readings(self._around.wall(), scrape_seconds, problems=(problem,))
+
+
+class _Source:
+    """The reader, made anew when a Secret changed. Belongs to the round's thread."""
+
+    def __init__(self, namespace: str, spec: MetricsSource, around: Around) -> None:
+        self._namespace = namespace
+        self._spec = spec
+        self._around = around
+        self._reader: Reader | None = None
+        self._secrets: tuple[SecretData, SecretData] | None = None
+        self._read_at_seconds = float("-inf")
+        self._folder: Path | None = None
+
+    def reader(self) -> Reader:
+        """Raises a TidegateError when a Secret cannot be read or lacks a key."""
+        if self._reader is not None and self._around.monotonic() - self._read_at_seconds < SECRET_AGE_SECONDS:
+            return self._reader
+        prometheus = self._spec.prometheus
+        secrets = (self._secret(prometheus.credentials_secret_ref), self._secret(prometheus.ca_secret_ref))
+        self._read_at_seconds = self._around.monotonic()
+        if self._reader is None or secrets != self._secrets:
+            self.close()
+            self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+            settings = metrics_settings(self._spec, login=secrets[0], authority=secrets[1], folder=self._folder)
+            self._reader, self._secrets = self._around.opener(settings), secrets
+        return self._reader
+
+    def close(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            with contextlib.suppress(OSError):
+                reader.close()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _secret(self, reference: SecretRef | None) -> SecretData:
+        return {} if reference is None else dict(self._around.kubernetes.read_secret(self._namespace, reference.name))

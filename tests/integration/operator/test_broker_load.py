@@ -1,0 +1,101 @@
+"""A real Prometheus, a real operator: a broker over its limit is seen by kubectl, and so is a Prometheus that died."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.kafka import KafkaLab
+from lab.kube_api import KubeApi
+from lab.prometheus import PrometheusLab, ScrapeTarget
+from lab.waiting import wait_until
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.prometheus.exporter import exporting
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+CALM, HOT, LIMIT = 1_000_000, 3_000_000, 2_000_000  # bytes per second
+
+
+class Card:
+    """A network card's counter that grows at the rate the test sets."""
+
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        self._bytes = 0.0
+        self._at = time.monotonic()
+
+    def page(self, _: int) -> str:
+        now = time.monotonic()
+        self._bytes += self.rate * (now - self._at)
+        self._at = now
+        return f'node_network_transmit_bytes_total{{device="eth0"}} {self._bytes}\n'
+
+
+@pytest.fixture
+def cards() -> dict[int, Card]:
+    return {broker: Card(CALM) for broker in (1, 2, 3)}
+
+
+@pytest.fixture
+def prometheus(cards: dict[int, Card]) -> Iterator[PrometheusLab]:
+    """Scrapes the three cards every second."""
+    with ExitStack() as stack:
+        targets = [ScrapeTarget("node", stack.enter_context(exporting(card.page)).address, broker) for broker, card in cards.items()]
+        yield stack.enter_context(PrometheusLab(targets))
+
+
+def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[str, object]:
+    spec = {
+        "mode": "Observe",
+        "kafka": {
+            "bootstrapServers": kafka.bootstrap_servers,
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": kafka.zookeeper_connect},
+        },
+        "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
+        "brokers": {"egressLimit": LIMIT},
+    }
+    metadata = {"name": "orders", "namespace": namespace}
+    return {"apiVersion": "tidegate.io/v1alpha1", "kind": "BrokerBandwidthPolicy", "metadata": metadata, "spec": spec}
+
+
+def status(crds: KubeApi, namespace: str) -> dict[str, Any]:
+    return dict(json.loads(crds.kubectl("get", "bbp", "orders", "-n", namespace, "-o", "json")).get("status") or {})
+
+
+def pressures(crds: KubeApi, namespace: str) -> dict[int, str]:
+    return {entry["id"]: entry["pressure"] for entry in status(crds, namespace).get("brokers") or ()}
+
+
+def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
+    crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, cards: dict[int, Card], unique_name: str, tmp_path: Path
+) -> None:
+    crds.kubectl("create", "namespace", unique_name)
+    crds.kubectl("apply", "-f", "-", input=json.dumps(policy(kafka, prometheus, unique_name)))
+
+    def comes(expected: dict[int, str], what: str) -> None:
+        wait_until(lambda: pressures(crds, unique_name) == expected, what, timeout_seconds=40, poll_seconds=0.5)
+
+    with OperatorProcess(crds, unique_name, tmp_path) as operator:
+        comes({1: "Within", 2: "Within", 3: "Within"}, "three brokers within their limits")
+        cards[2].rate = HOT
+        comes({1: "Within", 2: "Over", 3: "Within"}, "a broker over its limit")
+        told = crds.kubectl("get", "events", "-n", unique_name, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
+        assert "BrokerOverLimit Broker 2: egress " in told
+        assert " of 2.0 MB/s" in told
+        header, row = (line.split() for line in crds.kubectl("get", "bbp", "-n", unique_name).splitlines())
+        assert dict(zip(header, row, strict=True))["OVER"] == "1"
+        cards[2].rate = CALM
+        comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
+        prometheus.process.kill()
+        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that nobody knows")
+        fresh = next(condition for condition in status(crds, unique_name)["conditions"] if condition["type"] == "MetricsFresh")
+        assert (fresh["status"], fresh["reason"]) == ("False", "PrometheusUnreachable")
+        assert operator.is_running()

@@ -1,0 +1,180 @@
+"""Readings come beside the passes: nobody waits for one, and settings and Secrets that change are taken up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pytest
+
+from controller_logic.readings import Readings
+from controller_logic.reasons import Reason
+from lab.waiting import wait_until
+from tidegate.control import metrics_watch
+from tidegate.control.metrics_watch import Around, MetricsWatch
+from tidegate.errors import Unreachable
+from tidegate.kube.memory import InMemoryKubernetes
+from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset
+from tidegate.resources.metrics_source import MetricsSource
+
+URL = "http://prometheus:9090"
+
+
+class World:
+    """A Kubernetes with Secrets, and readers that note what they are asked; `error` is raised instead of an answer."""
+
+    def __init__(self) -> None:
+        self.kubernetes = InMemoryKubernetes()
+        self.opened: list[MetricsSettings] = []
+        self.asked: list[frozenset[int]] = []
+        self.closed = 0
+        self.wakes = 0
+        self.error: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+        self.alive: set[str] = set()
+        self.now = 1000.0
+        around = Around(
+            self.kubernetes,
+            wake=self._wake,
+            beat=lambda: self.alive.add("metrics"),
+            forget=lambda: self.alive.discard("metrics"),
+            opener=self._open,
+            wall=lambda: 5.0,
+            monotonic=lambda: self.now,
+        )
+        self.watch = MetricsWatch("streaming", around)
+
+    def _open(self, settings: MetricsSettings) -> World:
+        self.opened.append(settings)
+        return self
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def read(self, brokers: Collection[int]) -> Readings:
+        self.asked.append(frozenset(brokers))
+        assert self.gate.wait(10.0)
+        if self.error is not None:
+            raise self.error
+        return Readings(float(len(self.asked)), 1.0)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def reading(self, spec: MetricsSource, number: int = 1) -> Readings:
+        """The newest reading, once so many were made."""
+        self.watch.latest(spec, {1, 2})
+        wait_until(lambda: self.wakes >= number, f"reading {number}", timeout_seconds=10, poll_seconds=0.005)
+        newest = self.watch.latest(spec, {1, 2})
+        assert newest is not None
+        return newest
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(metrics_watch, "SHORTEST_INTERVAL_SECONDS", 0.01)
+    world = World()
+    yield world
+    world.gate.set()
+    world.watch.close()
+
+
+def spec(interval_seconds: int = 300, **more: Any) -> MetricsSource:
+    prometheus = {"url": URL, **{key: more.pop(key) for key in ("credentialsSecretRef", "caSecretRef") if key in more}}
+    return MetricsSource.model_validate({"prometheus": prometheus, "scrapeIntervalSeconds": interval_seconds, **more})
+
+
+def test_nobody_waits_for_the_first_reading(world: World) -> None:
+    world.gate.clear()
+    assert world.watch.latest(spec(), {1}) is None
+    assert world.watch.latest(spec(), {1}) is None
+    world.gate.set()
+    assert world.reading(spec()).read_at_seconds == 1.0
+
+
+def test_nothing_is_asked_before_any_broker_is_known_or_without_metrics(world: World) -> None:
+    assert world.watch.latest(spec(), None) is None
+    assert world.watch.latest(None, {1, 2}) is None
+    assert (world.opened, world.alive) == ([], set())
+
+
+def test_the_brokers_of_the_last_pass_are_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MetricsSource, "scrape_interval_seconds_or_default", 0)
+    world.watch.latest(spec(), {1, 2})
+    wait_until(lambda: world.asked, "a reading", timeout_seconds=10, poll_seconds=0.005)
+    world.watch.latest(spec(), {1, 2, 3})
+    wait_until(lambda: world.asked[-1] == {1, 2, 3}, "the new broker", timeout_seconds=10, poll_seconds=0.005)
+    world.watch.latest(spec(), None)
+    assert world.asked[0] == {1, 2}
+
+
+def test_other_settings_begin_anew_and_the_old_reading_is_forgotten(world: World) -> None:
+    world.reading(spec())
+    world.gate.clear()
+    assert world.watch.latest(spec(preset="Cadvisor"), {1, 2}) is None
+    world.gate.set()
+    world.reading(spec(preset="Cadvisor"), 2)
+    assert [settings.preset for settings in world.opened] == [Preset.NODE_EXPORTER, Preset.CADVISOR]
+    assert world.closed == 1
+
+
+def test_metrics_taken_out_of_the_policy_end_the_thread(world: World) -> None:
+    world.reading(spec())
+    assert world.alive == {"metrics"}
+    assert world.watch.latest(None, {1, 2}) is None
+    assert (world.alive, world.closed) == (set(), 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(Unreachable(Reason.PROMETHEUS_UNREACHABLE, "away"), "PrometheusUnreachable"), (ZeroDivisionError("by zero"), "InternalError")],
+)
+def test_whatever_a_reader_raises_is_a_problem_of_that_reading_only(
+    world: World, error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MetricsSource, "scrape_interval_seconds_or_default", 0)
+    world.error = error
+    (problem,) = world.reading(spec()).problems
+    assert problem.reason.value == reason
+    world.error = None
+    wait_until(
+        lambda: not (world.watch.latest(spec(), {1}) or Readings(0, 0, problems=(problem,))).problems, "a whole one", timeout_seconds=10
+    )
+
+
+def test_a_secret_that_lacks_its_key_is_named_and_nothing_is_asked(world: World) -> None:
+    world.kubernetes.put_secret("streaming", "login", {"username": b"tide"})
+    (problem,) = world.reading(spec(credentialsSecretRef={"name": "login"})).problems
+    assert problem.reason is Reason.SECRET_UNREADABLE
+    assert "token" in problem.message
+    assert world.asked == []
+
+
+def test_a_changed_secret_is_taken_up_within_a_minute(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MetricsSource, "scrape_interval_seconds_or_default", 0)
+    declared = spec(credentialsSecretRef={"name": "login"})
+    world.kubernetes.put_secret("streaming", "login", {"token": b"first\n"})
+    world.reading(declared)
+    world.kubernetes.put_secret("streaming", "login", {"username": b"tide", "password": b"gate"})
+    world.now += 61
+    wait_until(lambda: len(world.opened) == 2, "the new login", timeout_seconds=10, poll_seconds=0.005)
+    assert [settings.server.login for settings in world.opened] == [BearerLogin("first"), BasicLogin("tide", "gate")]
+
+
+def test_what_is_declared_reaches_the_reader(world: World) -> None:
+    world.kubernetes.put_secret("streaming", "authority", {"ca.crt": b"-----BEGIN"})
+    instances = ({"instance": "10.0.0.1:9100", "id": 1},)
+    world.reading(spec(30, caSecretRef={"name": "authority"}, queries={"egress": "sent"}, brokerIds={"instances": instances}))
+    (settings,) = world.opened
+    assert (settings.server.url, settings.queries.egress, settings.queries.ingress) == (URL, "sent", None)
+    assert settings.brokers == BrokerInstances({"10.0.0.1:9100": 1})
+    assert (settings.scrape_interval_seconds, settings.stale_after_seconds) == (30, 90)
+    assert settings.server.ca_file is not None
+
+
+def test_brokers_are_told_by_a_label_or_by_what_goes_with_the_preset(world: World) -> None:
+    world.reading(spec(brokerIds={"label": "kafka_broker"}))
+    world.reading(spec(), 2)
+    assert [settings.brokers for settings in world.opened] == [BrokerLabel("kafka_broker"), None]
