@@ -23,16 +23,15 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
     if unknown:
         return _not_fresh(problems, unknown)
     if problems:
-        return Verdict(_TYPE, Truth.TRUE, problems[0].reason, _told("The load of every broker with a limit is known; but", problems))
+        return Verdict(_TYPE, Truth.TRUE, problems[0].reason, _told("The load of every broker with a limit is known.", problems))
     return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, "The load of every live broker is known")
 
 
 def _not_fresh(problems: list[ReadingProblem], unknown: list[Card]) -> Verdict:
     brokers = ", ".join(str(broker) for broker in sorted({card.broker for card in unknown}))
-    told = f"The load of broker {brokers} is not known"
     if problems:
-        return Verdict(_TYPE, Truth.FALSE, problems[0].reason, _told(f"{told}:", problems))
-    return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"{told}: its card tells nothing usable")
+        return Verdict(_TYPE, Truth.FALSE, problems[0].reason, _told(f"Not known of broker {brokers}.", problems))
+    return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"Not known of broker {brokers}: its card tells nothing usable")
 
 
 def _told(beginning: str, problems: list[ReadingProblem]) -> str:
