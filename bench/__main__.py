@@ -7,6 +7,7 @@ was measured here once, the page stays as it is. Exit code 1 when a bound was mi
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from bench.cold import cold
@@ -21,6 +22,7 @@ from bench.reaction import reaction
 from bench.records import Record, Records
 from bench.rest import rest
 from bench.world import world
+from lab.processor_time import ProcessorShare, ProcessorTimes
 from tidegate.collector import tune_collector
 
 PAGE = Path("docs/benchmarks.md")
@@ -51,8 +53,10 @@ def _write_page(records: Records) -> None:
 
 
 def _measure(name: str, records: Records) -> bool:
-    record = Record.begin(name)
-    record.figures.extend(PARTS[name]())
+    begun, record = ProcessorTimes.now(), Record.begin(name)
+    figures = PARTS[name]()
+    stolen = ProcessorShare.between(begun, ProcessorTimes.now()).stolen_percent
+    record = replace(record, figures=figures, stolen_percent=round(stolen, 1))
     records.write(record)
     for figure in record.figures:
         print(figure.row(), flush=True)

@@ -10,24 +10,30 @@ _PEERS = (
 )
 
 
+def _surroundings(record: Record) -> str:
+    taken = "" if record.stolen_percent is None else f"{record.stolen_percent:g} %"
+    return f"{record.load:g} | {taken}"
+
+
 def page(machine: Mapping[str, str], records: Sequence[Record]) -> str:
     """The page as Markdown, with the newest figures of each part."""
     facts = "\n".join(f"| {label} | {text} |" for label, text in machine.items())
     peers = "\n".join(f"| {what} | {value} | {source} |" for what, value, source in _PEERS)
-    rows = "\n".join(f"{figure.row()} {record.day} | {record.load:g} |" for record in records for figure in record.figures)
+    rows = "\n".join(f"{figure.row()} {record.day} | {_surroundings(record)} |" for record in records for figure in record.figures)
     return f"""# Benchmarks
 
 Written by `make bench`; each part also runs alone (`python -m bench cold-5000`; `python -m bench --help` lists them). Real Kafka 3.9.2
 brokers with ZooKeeper on loopback, a real Kubernetes API server, the operator as a process of its own: all of them share this one
 machine, where a real cluster has one for each. Python's garbage collector is set as the operator sets it. `load` is the load average
-of the minute before the part began.
+of the minute before the part began, `taken` the share of the processors' time that the host of this virtual machine gave to others
+meanwhile.
 
 | machine | |
 |---|---|
 {facts}
 
-| what | measured | bound | verdict | note | day | load |
-|---|---|---|---|---|---|---|
+| what | measured | bound | verdict | note | day | load | taken |
+|---|---|---|---|---|---|---|---|
 {rows}
 
 ## Others

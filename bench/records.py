@@ -12,12 +12,14 @@ from bench.figure import Figure
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The figures of one part: when they were taken, and the machine's load average (1 min) just before."""
+    """The figures of one part: when they were taken, the machine's load average (1 min) just before, and how much of the processors'
+    time the machine's host gave to others meanwhile (None = not noted)."""
 
     part: str
     day: str
     load: float
     figures: list[Figure] = field(default_factory=list)
+    stolen_percent: float | None = None
 
     @classmethod
     def begin(cls, part: str) -> Self:
@@ -42,7 +44,9 @@ class Records:
         if not path.exists():
             return None
         known = json.loads(path.read_text(encoding="utf-8"))
-        return Record(known["part"], known["day"], known["load"], [Figure(**figure) for figure in known["figures"]])
+        return Record(
+            known["part"], known["day"], known["load"], [Figure(**figure) for figure in known["figures"]], known.get("stolen_percent")
+        )
 
     def _path(self, part: str) -> Path:
         return self._folder / f"{part}.json"

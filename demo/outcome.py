@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from demo.processor_time import ProcessorShare
 from demo.rates import ByteSeries
 from demo.scale import Scale, Windows
 from demo.script import Phase, expected_by_broker, quota_of
 from demo.verdict import Check, exact_check, rate_checks, reaction_check
+from lab.processor_time import ProcessorShare
 
 
 class MarkKind(StrEnum):

@@ -16,12 +16,12 @@ from demo.estate import Estate
 from demo.kafka_administrator import revive, set_fixed_quota
 from demo.load import Producers, producers
 from demo.outcome import MarkKind, PhaseResult, Reaction
-from demo.processor_time import ProcessorShare, ProcessorTimes
 from demo.rates import ByteSeries, steady_mean
 from demo.scale import Scale, Windows
 from demo.script import LEADERS_AFTER_KILL, ORPHAN, USER, VICTIM, Phase, Step, quota_of
 from demo.zookeeper_witness import ZooKeeperWitness
 from lab.errors import LabError
+from lab.processor_time import ProcessorShare, ProcessorTimes
 
 # Kafka notices a killed broker after its session of 6 s; far beyond that something is wrong.
 _ELECTION_TIMEOUT_SECONDS = 30.0

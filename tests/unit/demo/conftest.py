@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from demo.outcome import Mark, MarkKind, Outcome, PhaseResult, Reaction
-from demo.processor_time import ProcessorShare
 from demo.rates import ByteSeries, Sample
 from demo.scale import FULL, Scale, Windows
 from demo.script import HEALTHY_LEADERS, ORPHAN, VICTIM, Phase, Step, played_phases, quota_of
+from lab.processor_time import ProcessorShare
 
 START = 1_700_000_000.0
 STEPS_SECONDS = 10

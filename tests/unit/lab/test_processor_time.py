@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from demo.processor_time import ProcessorShare, ProcessorTimes
+from lab.processor_time import ProcessorShare, ProcessorTimes
 
 
 def times(tmp_path: Path, counters: str) -> ProcessorTimes:
