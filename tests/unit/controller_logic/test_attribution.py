@@ -115,14 +115,6 @@ def test_a_tier_held_down_gets_room_from_the_lower_tiers_where_no_broker_is_over
     assert swaps[1].amount == pytest.approx(30 * MB)
 
 
-def test_where_there_is_room_nobody_is_cut_for_a_higher_tier() -> None:
-    played = estate(actor("second", "L2", 60), actor("third", "L3", 60))
-    want(played, second=60, third=30)
-    played.apply(played.actors[0].key, 30 * MB)
-    played.memory = played.memory.__class__(held={played.actors[0].key: Held(30 * MB, 60 * MB, 0.0, applied=True)})
-    assert not needs_of(scene(hot(played))).swaps
-
-
 def test_directions_do_not_mix() -> None:
     played = estate(actor("a", "L3", 200))
     want(played, a=150)

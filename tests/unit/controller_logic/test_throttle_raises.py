@@ -109,6 +109,6 @@ def test_a_broker_without_a_limit_takes_whatever_is_given_back() -> None:
 def test_a_lower_tier_waits_until_the_higher_one_has_its_contract(higher: str, lower: str) -> None:
     actors: list[Actor] = [actor("high", higher, 100), actor("low", lower, 100)]
     played = estate(*actors)
-    held_at(played, high=10, low=10)
+    held_at(played, high=10, low=1)
     want(played, high=100, low=100)
     assert steps_of(after_a_hold(played), StepKind.RAISE).keys() == {"high"}
