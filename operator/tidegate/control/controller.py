@@ -102,8 +102,8 @@ class Controller:
             self._world.reporter.unread(policy, error, tiers)
             self._world.telemetry.passes.labels(self._key, "invalid").inc()
             return None
-        with self._first_word(policy, tiers):
-            result = self._run(policy, declared, self._newest_reading(declared))
+        with self._first_word(policy, tiers) as heard_of_cluster:
+            result = self._run(policy, declared, self._newest_reading(declared), heard_of_cluster)
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
@@ -140,19 +140,20 @@ class Controller:
         brokers = None if self._topology is None else self._topology.brokers
         return self._metrics.latest(None if declared.policy.deleting else declared.spec.metrics, brokers)
 
-    def _first_word(self, policy: JsonObject, tiers: list[JsonObject]) -> AbstractContextManager[None]:
+    def _first_word(self, policy: JsonObject, tiers: list[JsonObject]) -> AbstractContextManager[Callable[[], None]]:
         if self._seen_before:
-            return nullcontext()
+            return nullcontext(lambda: None)
         self._seen_before = True
         return first_word(lambda: self._world.reporter.first_sight(policy, tiers), FIRST_WORD_AFTER_SECONDS)
 
-    def _run(self, policy: JsonObject, declared: Declared, readings: Readings | None) -> PassResult:
+    def _run(self, policy: JsonObject, declared: Declared, readings: Readings | None, heard_of_cluster: Callable[[], None]) -> PassResult:
         try:
             cluster = self._connection.cluster(declared.spec.kafka)
         except TidegateError as error:
             return self._pass.without_cluster(declared, error)
 
         def prepare(seen: Seen) -> None:
+            heard_of_cluster()  # a pass that only has much to write says so itself when it ends
             ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
             changed = take_ownership(seen, policy, ref=ref, kubernetes=self._world.kubernetes, store=cluster.store)
             if changed is not None:

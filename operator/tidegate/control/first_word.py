@@ -12,16 +12,20 @@ FIRST_WORD_AFTER_SECONDS = 5.0
 
 
 @contextmanager
-def first_word(say: Callable[[], None], after_seconds: float) -> Iterator[None]:
-    """Call `say`, from another thread, if the body is not over after that time.
+def first_word(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
+    """Call `say`, from another thread, if neither the body is over after that time nor what the body was given was called.
 
-    On leaving, it has been said to its end or will never be said, so that what is said next has the last word.
+    After that call, and on leaving, it has been said to its end or will never be said, so that what is said next has the last word.
     """
     timer = Timer(after_seconds, say)
     timer.daemon = True
     timer.start()
-    try:
-        yield
-    finally:
+
+    def unneeded() -> None:
         timer.cancel()
         timer.join()
+
+    try:
+        yield unneeded
+    finally:
+        unneeded()

@@ -1,6 +1,8 @@
 """Objects are spoken of before the first pass ends only when that takes long, and the pass has the last word."""
 
 import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -31,6 +33,30 @@ def test_a_word_that_was_begun_is_finished_before_the_next() -> None:
         threading.Timer(0.05, go_on.set).start()
     said.append("done")
     assert said == ["seen", "done"]
+
+
+def test_once_it_is_not_needed_any_more_it_is_not_said_however_long_the_rest_takes() -> None:
+    said: list[str] = []
+    with first_word(lambda: said.append("seen"), 0.1) as unneeded:
+        unneeded()
+        time.sleep(0.2)
+    assert said == []
+
+
+def test_a_pass_that_only_has_much_to_write_is_not_spoken_of_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_module, "FIRST_WORD_AFTER_SECONDS", 0.1)
+    stage = Stage()
+    policy, _ = stage.policy(), stage.tier()
+    write = stage.store.write
+
+    def slow(*args: Any) -> Any:
+        time.sleep(0.3)
+        assert "status" not in stage.kubernetes.get(policy)
+        return write(*args)
+
+    monkeypatch.setattr(stage.store, "write", slow)
+    stage.run()
+    assert stage.condition(policy) == ("True", "InSync")
 
 
 def test_while_a_cluster_keeps_the_first_pass_waiting_its_objects_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
