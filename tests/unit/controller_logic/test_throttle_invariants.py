@@ -21,7 +21,7 @@ from tests.unit.controller_logic.gates import MB, OUT
 
 BROKERS = (1, 2, 3)
 megabytes = st.integers(0, 200).map(lambda number: number * MB)
-SEARCH = settings(deadline=None, max_examples=40)  # each plays about fifteen rounds
+SEARCH = settings(deadline=None, max_examples=60)  # each plays about twelve rounds; all together more than 10,000
 leaders = st.dictionaries(st.sampled_from(BROKERS), st.integers(1, 3), min_size=1)
 brokers = st.sets(st.sampled_from(BROKERS))
 
