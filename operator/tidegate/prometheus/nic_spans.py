@@ -55,9 +55,11 @@ def _refuse_overlap(sources: Mapping[_Source, list[Series]]) -> None:
 
 
 def _difference(one: _Source, other: _Source) -> str:
+    """The labels in which they differ, in words that are the same whichever of the two was scraped first."""
     these, those = dict(one), dict(other)
     names = sorted(name for name in these.keys() | those.keys() if these.get(name) != those.get(name))
-    return "; ".join(f"{name} {these.get(name, '')!r} and {those.get(name, '')!r}" for name in names)
+    values = {name: sorted((these.get(name, ""), those.get(name, ""))) for name in names}
+    return "; ".join(f"{name} {first!r} and {second!r}" for name, (first, second) in values.items())
 
 
 def _source_spans(series: Iterable[Series]) -> Iterator[NicSpan]:

@@ -31,7 +31,10 @@ class Prometheus(SchemaModel):
 
 
 class MetricQueries(SchemaModel):
-    """PromQL in place of the preset's; each must keep the label that names the broker."""
+    """PromQL in place of the preset's: plain selectors (`metric{...}`, no function, range or sum), so that samples keep their own times.
+
+    Each series must have the label that names its broker.
+    """
 
     egress: Query | None = Field(default=None, description="Bytes sent by each broker's card, as a counter.")
     ingress: Query | None = Field(default=None, description="Bytes received by each broker's card, as a counter.")
@@ -96,7 +99,11 @@ class MetricsSource(SchemaModel):
         description="What the readings come from: node_exporter, cAdvisor, the JMX exporter, or your own queries (Custom). "
         "Unset means NodeExporter.",
     )
-    queries: MetricQueries | None = Field(default=None, description="PromQL that replaces the preset's, each by itself.")
+    queries: MetricQueries | None = Field(
+        default=None,
+        description="PromQL that replaces the preset's, each by itself. Plain selectors such as my_bytes_total{cluster='c1'}: a query with "
+        "a function, a range or a sum is refused, because samples must keep their own times.",
+    )
     broker_ids: BrokerIds | None = Field(
         default=None, description="How a series tells which broker it is about. Unset means the label broker."
     )

@@ -61,6 +61,13 @@ def test_a_card_that_comes_or_goes_leaves_the_sum_unknown_at_that_moment() -> No
     assert spans_of([lasting, passing]) == (NicSpan(20, 10, 20.0),)
 
 
+@pytest.mark.parametrize("later", ["a:9100", "b:9100"])
+def test_two_sources_are_told_of_in_the_same_words_whichever_was_scraped_first(later: str) -> None:
+    begins = {"a:9100": 0.0, "b:9100": 0.0, later: 5.0}
+    with pytest.raises(Ambiguous, match="instance 'a:9100' and 'b:9100'"):
+        spans_of([card([(at, 0), (at + 10, 100)], instance=instance) for instance, at in begins.items()])
+
+
 def test_two_sources_at_the_same_time_are_ambiguous_and_the_message_says_how_they_differ() -> None:
     with pytest.raises(Ambiguous, match="instance 'a:9100' and 'b:9100'"):
         spans_of([card([(0, 0), (10, 100)]), card([(5, 0), (15, 100)], instance="b:9100")])
