@@ -74,28 +74,35 @@ def pressures(crds: KubeApi, namespace: str) -> dict[int, str]:
     return {entry["id"]: entry["pressure"] for entry in status(crds, namespace).get("brokers") or ()}
 
 
-def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
-    crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, cards: dict[int, Card], unique_name: str, tmp_path: Path
-) -> None:
+@pytest.fixture
+def declared(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_name: str) -> Iterator[str]:
+    """The namespace of the policy; while that exists, no younger policy may have the cluster."""
     crds.kubectl("create", "namespace", unique_name)
     crds.kubectl("apply", "-f", "-", input=json.dumps(policy(kafka, prometheus, unique_name)))
+    yield unique_name
+    crds.kubectl("delete", "bbp", "orders", "-n", unique_name)
+
+
+def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
+    crds: KubeApi, declared: str, prometheus: PrometheusLab, cards: dict[int, Card], tmp_path: Path
+) -> None:
 
     def comes(expected: dict[int, str], what: str) -> None:
-        wait_until(lambda: pressures(crds, unique_name) == expected, what, timeout_seconds=40, poll_seconds=0.5)
+        wait_until(lambda: pressures(crds, declared) == expected, what, timeout_seconds=40, poll_seconds=0.5)
 
-    with OperatorProcess(crds, unique_name, tmp_path) as operator:
+    with OperatorProcess(crds, declared, tmp_path) as operator:
         comes({1: "Within", 2: "Within", 3: "Within"}, "three brokers within their limits")
         cards[2].rate = HOT
         comes({1: "Within", 2: "Over", 3: "Within"}, "a broker over its limit")
-        told = crds.kubectl("get", "events", "-n", unique_name, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
+        told = crds.kubectl("get", "events", "-n", declared, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
         assert "BrokerOverLimit Broker 2: egress " in told
         assert " of 2.0 MB/s" in told
-        header, row = (line.split() for line in crds.kubectl("get", "bbp", "-n", unique_name).splitlines())
+        header, row = (line.split() for line in crds.kubectl("get", "bbp", "-n", declared).splitlines())
         assert dict(zip(header, row, strict=True))["OVER"] == "1"
         cards[2].rate = CALM
         comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
         prometheus.process.kill()
         comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that nobody knows")
-        fresh = next(condition for condition in status(crds, unique_name)["conditions"] if condition["type"] == "MetricsFresh")
+        fresh = next(condition for condition in status(crds, declared)["conditions"] if condition["type"] == "MetricsFresh")
         assert (fresh["status"], fresh["reason"]) == ("False", "PrometheusUnreachable")
         assert operator.is_running()
