@@ -1,18 +1,19 @@
 """Every live broker against its limits, for people: Over, Within or Unknown, without changing its mind at every sample.
 
 Whether a broker may be cut for is `pressure.py`'s, and follows the load more closely. A broker counts as over its limit from the moment
-that is established until none of the last few samples is above it, so a load that swings around the limit is one episode.
+that is established until no sample of two whole rhythms of a throttled client, three scrapes at least, is above it: so a load that swings
+around the limit is one episode, however often it is scraped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller_logic.flows import flows_of
 from controller_logic.model import Observation
 from controller_logic.pressure import Card, Pressure, cards_of
-from controller_logic.readings import Direction
+from controller_logic.readings import Direction, NicSpan
 from controller_logic.throttle_input import ThrottleInput
-from controller_logic.throttle_settings import ThrottleSettings
+from controller_logic.throttle_settings import OF_SAMPLES, ThrottleSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +38,26 @@ def watch(observation: Observation, before: Mapping[int, Pressure]) -> Watched |
     given = ThrottleInput(observation.now_seconds, readings, limits, topology.brokers, (), settings)
     flows = flows_of(readings, now_seconds=observation.now_seconds, stale_after_seconds=settings.stale_after_seconds)
     cards = {way: cards_of(given, flows, way, throttled=False) for way in Direction}
-    return tuple(
-        _watched(broker, {way: cards[way][broker] for way in Direction if cards[way][broker].limit is not None}, before.get(broker))
-        for broker in sorted(topology.brokers)
+    calm_after_seconds = max(settings.nic_mean_seconds, OF_SAMPLES * readings.scrape_seconds)
+    watched = []
+    for broker in sorted(topology.brokers):
+        limited = {way: card for way in Direction if (card := cards[way][broker]).limit is not None}
+        was_hot = any(_was_above(card, readings.nic.get((broker, way), ()), calm_after_seconds) for way, card in limited.items())
+        watched.append(WatchedBroker(broker, _pressure(limited, swings=was_hot and before.get(broker) is Pressure.OVER), limited))
+    return tuple(watched)
+
+
+def _was_above(card: Card, spans: Sequence[NicSpan], seconds: float) -> bool:
+    """Whether any sample was above the limit in so many seconds before the newest one."""
+    return card.limit is not None and any(
+        span.bytes_per_second > card.limit for span in spans if spans[-1].at_seconds - span.at_seconds < seconds
     )
 
 
-def _watched(broker: int, cards: Mapping[Direction, Card], before: Pressure | None) -> WatchedBroker:
-    return WatchedBroker(broker, _pressure(cards, before), cards)
-
-
-def _pressure(cards: Mapping[Direction, Card], before: Pressure | None) -> Pressure:
+def _pressure(cards: Mapping[Direction, Card], *, swings: bool) -> Pressure:
     said = {card.pressure for card in cards.values()}
     if Pressure.OVER in said:
         return Pressure.OVER
     if Pressure.UNKNOWN in said:
         return Pressure.UNKNOWN
-    still_hot = any(card.hot_samples for card in cards.values())
-    return Pressure.OVER if still_hot and before is Pressure.OVER else Pressure.WITHIN
+    return Pressure.OVER if swings else Pressure.WITHIN

@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 # Passes are not worth more: cards are judged over several scrapes, and each pass reads every quota.
 SHORTEST_INTERVAL_SECONDS = 5.0
 SECRET_AGE_SECONDS = 60.0
+_BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
 _STOP_SECONDS = 1.0
 
 
@@ -73,7 +74,8 @@ class MetricsWatch:
         `brokers` None = not known now: then those of last time are asked for.
         """
         if self._round is not None and self._round.spec != spec:
-            self.close()
+            self._round.ask_to_stop()
+            self._round = None
         if self._round is None and spec is not None and brokers:
             self._round = _Round(self._namespace, spec, frozenset(brokers), self._around)
             self._round.start()
@@ -84,10 +86,11 @@ class MetricsWatch:
         return self._round.newest
 
     def close(self) -> None:
-        """End the reading that is under way as soon as it is over; nobody waits for it."""
+        """End the thread; a reading that is under way is waited for a moment only, and thrown away."""
         ended, self._round = self._round, None
         if ended is not None:
-            ended.stop()
+            ended.ask_to_stop()
+            ended.wait(_STOP_SECONDS)
 
 
 class _Round:
@@ -106,9 +109,11 @@ class _Round:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def ask_to_stop(self) -> None:
         self._ended.set()
-        self._thread.join(_STOP_SECONDS)
+
+    def wait(self, timeout_seconds: float) -> None:
+        self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         interval_seconds = max(SHORTEST_INTERVAL_SECONDS, float(self.spec.scrape_interval_seconds_or_default))
@@ -117,10 +122,15 @@ class _Round:
                 self._around.beat()
                 self.newest = self._read()
                 self._around.wake()
-                self._ended.wait(interval_seconds)
+                self._rest(interval_seconds)
         finally:
             self._source.close()
             self._around.forget()
+
+    def _rest(self, seconds: float) -> None:
+        while seconds > 0 and not self._ended.wait(min(seconds, _BEAT_SECONDS)):
+            self._around.beat()
+            seconds -= _BEAT_SECONDS
 
     def _read(self) -> Readings:
         scrape_seconds = float(self.spec.scrape_interval_seconds_or_default)

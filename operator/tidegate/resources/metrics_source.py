@@ -105,7 +105,9 @@ class MetricsSource(SchemaModel):
         "a function, a range or a sum is refused, because samples must keep their own times.",
     )
     broker_ids: BrokerIds | None = Field(
-        default=None, description="How a series tells which broker it is about. Unset means the label broker."
+        default=None,
+        description="How a series tells which broker it is about. Unset means the label broker; with preset Cadvisor the number at the "
+        "end of the label pod.",
     )
     scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] | None = Field(
         default=None, description="How often Prometheus scrapes the brokers. Unset means 15."
@@ -140,11 +142,6 @@ class MetricsSource(SchemaModel):
     def preset_or_default(self) -> MetricsPreset:
         """The preset; NodeExporter where unset."""
         return self.preset or "NodeExporter"
-
-    @property
-    def broker_ids_or_default(self) -> BrokerIds:
-        """How brokers are told apart; by the label `broker` where unset."""
-        return self.broker_ids or BrokerIds(label="broker")
 
     @property
     def scrape_interval_seconds_or_default(self) -> int:

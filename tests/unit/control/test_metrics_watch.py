@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -117,14 +118,31 @@ def test_other_settings_begin_anew_and_the_old_reading_is_forgotten(world: World
     world.gate.set()
     world.reading(spec(preset="Cadvisor"), 2)
     assert [settings.preset for settings in world.opened] == [Preset.NODE_EXPORTER, Preset.CADVISOR]
-    assert world.closed == 1
+    wait_until(lambda: world.closed == 1, "the end of the old reader", timeout_seconds=10, poll_seconds=0.005)
 
 
 def test_metrics_taken_out_of_the_policy_end_the_thread(world: World) -> None:
     world.reading(spec())
     assert world.alive == {"metrics"}
     assert world.watch.latest(None, {1, 2}) is None
-    assert (world.alive, world.closed) == (set(), 1)
+    wait_until(lambda: (world.alive, world.closed) == (set(), 1), "the end of the thread", timeout_seconds=10, poll_seconds=0.005)
+
+
+def test_other_settings_do_not_wait_for_a_reading_that_is_under_way(world: World) -> None:
+    world.gate.clear()
+    world.watch.latest(spec(), {1, 2})
+    wait_until(lambda: world.asked, "a reading under way", timeout_seconds=10, poll_seconds=0.005)
+    began = time.monotonic()
+    assert world.watch.latest(spec(preset="Cadvisor"), {1, 2}) is None
+    assert time.monotonic() - began < metrics_watch._STOP_SECONDS / 2
+
+
+def test_a_thread_that_rests_between_readings_far_apart_is_alive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_watch, "_BEAT_SECONDS", 0.01)
+    world.reading(spec(300))
+    world.alive.clear()
+    wait_until(lambda: world.alive, "a sign of life", timeout_seconds=10, poll_seconds=0.005)
+    assert len(world.asked) == 1
 
 
 @pytest.mark.parametrize(

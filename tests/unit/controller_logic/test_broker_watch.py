@@ -61,6 +61,22 @@ def test_a_load_that_swings_around_the_limit_is_one_episode(egress: tuple[float,
     assert pressure(seen(*egress), Pressure.WITHIN) is Pressure.WITHIN
 
 
+def test_at_a_scrape_of_a_second_the_teeth_of_a_throttled_client_are_one_episode() -> None:
+    def every_second(*shares: float) -> Observation:
+        nic = {
+            (1, Direction.EGRESS): tuple(
+                NicSpan(NOW - back, 1.0, share * LIMIT) for back, share in reversed(list(enumerate(reversed(shares))))
+            )
+        }
+        calm = seen(0.1)
+        assert calm.readings is not None
+        return replace(calm, readings=Readings(NOW, 1.0, nic={**calm.readings.nic, **nic}))
+
+    tooth = (1.5, *(0.3,) * 11)
+    assert pressure(every_second(*tooth, *tooth), Pressure.OVER) is Pressure.OVER
+    assert pressure(every_second(1.5, *(0.3,) * 24), Pressure.OVER) is Pressure.WITHIN
+
+
 def test_either_direction_counts_and_a_limit_of_a_brokers_own_is_kept() -> None:
     assert pressure(seen(0.5, ingress=(1.2, 1.2, 1.2)), broker=2) is Pressure.OVER
 

@@ -88,3 +88,8 @@ def test_zookeepers_pods_are_not_taken_for_brokers() -> None:
 def test_secrets_never_show() -> None:
     server = PrometheusServer("http://me:hidden@prometheus:9090")
     assert "hidden" not in repr(MetricsSettings(server))
+
+
+@pytest.mark.parametrize(("preset", "label"), [(Preset.NODE_EXPORTER, "broker"), (Preset.JMX_EXPORTER, "broker"), (Preset.CADVISOR, "pod")])
+def test_where_nothing_is_declared_brokers_are_told_apart_by_what_goes_with_the_preset(preset: Preset, label: str) -> None:
+    assert identity_of(MetricsSettings(SERVER, preset)) == BrokerLabel(label)

@@ -52,10 +52,6 @@ def test_a_reading_is_stale_after_three_scrapes_where_unset() -> None:
     assert metrics.stale_after_seconds_or_default == 15
 
 
-def test_brokers_are_told_apart_by_the_label_broker_where_unset() -> None:
-    assert _METRICS.broker_ids_or_default.label == "broker"
-
-
 def test_unset_blocks_answer_with_all_their_defaults() -> None:
     assert _POLICY.escalation_or_default == Escalation()
     assert _POLICY.leader_scaling_or_default == LeaderScaling()
