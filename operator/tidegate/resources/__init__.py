@@ -4,15 +4,16 @@ Knows pydantic and the errors; nothing of Kafka, of Kubernetes clients or of the
 vocabulary of the core in `control/observe.py`, not here.
 """
 
-from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, POLICY, TIER, VERSION, Kind
-from tidegate.resources.loading import parse_object, parse_policy, parse_tier
-from tidegate.resources.objects import BrokerBandwidthPolicy, BusinessTier, CustomResource, ObjectMeta
+from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, OVERRIDE, POLICY, TIER, VERSION, Kind
+from tidegate.resources.loading import parse_object, parse_override, parse_policy, parse_tier
+from tidegate.resources.objects import BrokerBandwidthPolicy, BusinessTier, CustomResource, ObjectMeta, QuotaOverride
 
 __all__ = [
     "API_VERSION",
     "CATEGORY",
     "GROUP",
     "KINDS",
+    "OVERRIDE",
     "POLICY",
     "TIER",
     "VERSION",
@@ -21,7 +22,9 @@ __all__ = [
     "CustomResource",
     "Kind",
     "ObjectMeta",
+    "QuotaOverride",
     "parse_object",
+    "parse_override",
     "parse_policy",
     "parse_tier",
 ]

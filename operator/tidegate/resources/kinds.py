@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tidegate.resources.override import OverrideSpec
+from tidegate.resources.override_status import OverrideStatus
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.policy_status import PolicyStatus
 from tidegate.resources.rules import Rule
@@ -106,4 +108,23 @@ TIER = Kind(
     selectable_fields=(".spec.policyRef.name",),
 )
 
-KINDS = (POLICY, TIER)
+OVERRIDE = Kind(
+    kind="QuotaOverride",
+    plural="quotaoverrides",
+    short_name="qo",
+    summary="A human's decision about one member or one level, which ends by itself.",
+    spec=OverrideSpec,
+    status=OverrideStatus,
+    columns=(
+        Column(name="Policy", json_path=".spec.policyRef.name", description="The policy that the override is about."),
+        Column(name="Target", json_path=".status.summary.target", description="The member or the level that it is for."),
+        Column(name="State", json_path=".status.state", description="Pending, Active or Expired."),
+        Column(name="Until", json_path=".spec.expiresAt", description="When it ends by itself."),
+        Column(name="Ready", json_path=_ready(), description="Whether it is in force for everybody it names.", priority=1),
+        _REASON,
+        _AGE,
+    ),
+    selectable_fields=(".spec.policyRef.name",),
+)
+
+KINDS = (POLICY, TIER, OVERRIDE)

@@ -12,8 +12,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tidegate.errors import InvalidResource
-from tidegate.resources.kinds import API_VERSION, KINDS, POLICY, TIER, Kind
-from tidegate.resources.objects import BrokerBandwidthPolicy, BusinessTier, CustomResource, ObjectMeta
+from tidegate.resources.kinds import API_VERSION, KINDS, OVERRIDE, POLICY, TIER, Kind
+from tidegate.resources.objects import BrokerBandwidthPolicy, BusinessTier, CustomResource, ObjectMeta, QuotaOverride
+from tidegate.resources.override import OverrideSpec
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.rules import BrokenRule, enforce
 from tidegate.resources.tier import TierSpec
@@ -25,7 +26,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_object(document: Mapping[str, Any], *, strict: bool) -> CustomResource:
-    """The custom resource in a document of either kind; status is ignored.
+    """The custom resource in a document of any kind of ours; status is ignored.
 
     Raises InvalidResource with the object's name, the path of each wrong field and what must hold there. `strict` also
     refuses fields that the kind does not have.
@@ -34,7 +35,9 @@ def parse_object(document: Mapping[str, Any], *, strict: bool) -> CustomResource
     if kind is None or document.get("apiVersion") != API_VERSION:
         found = f"{document.get('apiVersion')}, kind {document.get('kind')}"
         raise InvalidResource(f"Not an object of Tidegate: {found}. Known are {' and '.join(k.kind for k in KINDS)} of {API_VERSION}.")
-    return parse_policy(document, strict=strict) if kind is POLICY else parse_tier(document, strict=strict)
+    if kind is POLICY:
+        return parse_policy(document, strict=strict)
+    return parse_tier(document, strict=strict) if kind is TIER else parse_override(document, strict=strict)
 
 
 def parse_policy(document: Mapping[str, Any], *, strict: bool) -> BrokerBandwidthPolicy:
@@ -47,6 +50,12 @@ def parse_tier(document: Mapping[str, Any], *, strict: bool) -> BusinessTier:
     """The tier in a document whose kind is known already. Raises InvalidResource as `parse_object` does."""
     metadata = _metadata(document, TIER)
     return BusinessTier(metadata, _spec(document, TierSpec, name=_name(TIER, metadata.key), strict=strict))
+
+
+def parse_override(document: Mapping[str, Any], *, strict: bool) -> QuotaOverride:
+    """The override in a document whose kind is known already. Raises InvalidResource as `parse_object` does."""
+    metadata = _metadata(document, OVERRIDE)
+    return QuotaOverride(metadata, _spec(document, OverrideSpec, name=_name(OVERRIDE, metadata.key), strict=strict))
 
 
 def _metadata(document: Mapping[str, Any], kind: Kind) -> ObjectMeta:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tidegate.resources.override import OverrideSpec
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.tier import TierSpec
 
@@ -43,4 +44,17 @@ class BusinessTier:
         return f"{self.metadata.namespace}/{self.spec.policy_ref.name}"
 
 
-CustomResource = BrokerBandwidthPolicy | BusinessTier
+@dataclass(frozen=True, slots=True)
+class QuotaOverride:
+    """A human's decision about one member or one level, which ends by itself."""
+
+    metadata: ObjectMeta
+    spec: OverrideSpec
+
+    @property
+    def policy_key(self) -> str:
+        """namespace/name of the policy, which lives in the same namespace."""
+        return f"{self.metadata.namespace}/{self.spec.policy_ref.name}"
+
+
+CustomResource = BrokerBandwidthPolicy | BusinessTier | QuotaOverride

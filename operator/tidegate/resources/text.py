@@ -120,6 +120,13 @@ _object_check, _object_schema = ruled(
 )
 ObjectName = Annotated[str, Field(min_length=1, max_length=253), _object_check, _object_schema]
 
+_sentence_check, _sentence_schema = ruled(
+    _NO_CONTROL_CHARACTERS,
+    Rule(cel=r"self.matches(r'[^ ]')", message="must not be blank", holds=lambda text: text.strip(" ") != ""),
+)
+Sentence = Annotated[str, Field(min_length=1, max_length=512), _sentence_check, _sentence_schema]
+"""A sentence that a person writes for other people, on one line."""
+
 
 class SecretRef(SchemaModel):
     """A Secret in the same namespace."""

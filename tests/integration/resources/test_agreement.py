@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.resources.conftest import Answer
-from tests.unit.resources.documents import ABSENT, Document, policy, tier
+from tests.unit.resources.documents import ABSENT, Document, override, policy, tier
 from tidegate.errors import InvalidResource
 from tidegate.resources import parse_object
 
@@ -31,6 +31,16 @@ TEXTS = st.one_of(
     ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
 )
+MOMENTS = st.builds(
+    "{}-{}-{}{}{}:00:0{}{}".format,
+    st.sampled_from(["2026", "2028", "1999", "3000", "26"]),
+    st.sampled_from(["02", "11", "00", "13"]),
+    st.sampled_from(["28", "29", "31", "00"]),
+    st.sampled_from(["T", "t", " ", ""]),
+    st.sampled_from(["00", "23", "24", "7"]),
+    st.sampled_from(["0", "0.5", "0.", "0,5"]),
+    st.sampled_from(["Z", "z", "+02:00", "-23:59", "+24:00", "+0200", ""]),
+)
 VALUES = st.one_of(
     st.just(ABSENT), RATES, TEXTS, st.integers(-2, 1001), st.just(2**40), st.booleans(), st.just(1.5), st.just([]), st.just({}), st.none()
 )
@@ -49,6 +59,11 @@ def bent(build: Any) -> st.SearchStrategy[Document]:
     return changes.filter(_apart).map(build)
 
 
+def overrides() -> st.SearchStrategy[Document]:
+    """Overrides bent like the other kinds, and overrides that end at a strange moment."""
+    return st.one_of(bent(override), MOMENTS.map(lambda moment: override({"expiresAt": moment})))
+
+
 def _apart(changes: Mapping[str, object]) -> bool:
     """Whether no change lies inside another, and no list item is left out (that would be another list, not a wrong item)."""
     inside = any(one != other and one.startswith(f"{other}.") for one in changes for other in changes)
@@ -57,8 +72,8 @@ def _apart(changes: Mapping[str, object]) -> bool:
 
 # The strategies draw no random number of their own, but kazoo's threads of other tests in this process do, and hypothesis cannot tell.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
-@settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(document=st.one_of(bent(policy), bent(tier)))
+@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(document=st.one_of(bent(policy), bent(tier), overrides()))
 def test_model_and_server_accept_the_same_objects(document: Document, answer: Answer) -> None:
     by_server, by_model = answer(document), refusal_of_model(document)
     assert (by_server is None) == (by_model is None), f"server: {by_server or 'accepted'}; model: {by_model or 'accepted'}"

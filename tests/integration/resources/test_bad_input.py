@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.resources.conftest import Answer
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
-from tests.unit.resources.documents import ABSENT, member, policy, tier
+from tests.unit.resources.documents import ABSENT, member, override, policy, tier
 
 pytestmark = pytest.mark.integration
 
@@ -30,6 +30,11 @@ SOUND = {
     "a throttled rate equal to the contract": tier({"throttled.perPartition.fetch": 10 * 1024**2}),
     "a user with a TLS name": tier({"members.0.user": "CN=kafka,OU=x,O=y"}),
     "the user of everybody without login": tier({"members.0.user": "ANONYMOUS"}),
+    "an override that uses every field": override(),
+    "an override of a level": override({"user": ABSENT, "clientId": ABSENT, "level": "L2", "set": ABSENT, "exempt": True}),
+    "more for level L0": override({"user": ABSENT, "clientId": ABSENT, "level": "L0", "set": {"total": {"produce": 4096}}}),
+    "an end with a fraction and an offset": override({"expiresAt": "2028-02-29T23:59:59.123456789+02:00"}),
+    "an end that is over": override({"expiresAt": "2001-01-01T00:00:00Z"}),
     "every topic": tier({"members.0.topics": ["*"]}),
 }
 

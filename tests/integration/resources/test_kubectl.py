@@ -7,7 +7,7 @@ import pytest
 
 from lab.kube_api import KubeApi
 from tests.integration.resources.conftest import Answer
-from tests.unit.resources.documents import policy, tier
+from tests.unit.resources.documents import override, policy, tier
 from tidegate.resources import KINDS, Kind
 
 pytestmark = pytest.mark.integration
@@ -31,6 +31,16 @@ TIER_STATUS = {
     "conditions": [READY],
     "summary": {"members": 1, "state": "Contract"},
     "members": [{"name": "nightly-reports", "leaders": 6, "leaderSkew": "1.33", "quota": {"fetch": 20971520}, "state": "Contract"}],
+}
+
+OVERRIDE_STATUS = {
+    "observedGeneration": 1,
+    "conditions": [READY],
+    "state": "Active",
+    "members": [{"tier": "streaming/reporting", "member": "nightly-reports", "user": "reports", "clientId": "nightly"}],
+    "since": "2026-11-21T12:00:00Z",
+    "until": "2026-11-30T06:00:00Z",
+    "summary": {"target": "user=reports", "members": 1},
 }
 
 
@@ -69,6 +79,17 @@ def test_a_tier_shows_level_policy_members_and_state(served: KubeApi, unique_nam
     shown = columns(served.kubectl("get", "bt", unique_name, "-n", "streaming"))
     del shown["AGE"]
     assert shown == {"NAME": unique_name, "LEVEL": "L3", "POLICY": "orders", "MEMBERS": "1", "STATE": "Contract", "READY": "True"}
+
+
+@pytest.mark.usefixtures("answer")
+def test_an_override_shows_policy_target_state_and_end(served: KubeApi, unique_name: str) -> None:
+    create(served, override(), unique_name, OVERRIDE_STATUS)
+    shown = columns(served.kubectl("get", "qo", unique_name, "-n", "streaming"))
+    del shown["AGE"]
+    until = "2026-11-30T06:00:00Z"
+    assert shown == {"NAME": unique_name, "POLICY": "orders", "TARGET": "user=reports", "STATE": "Active", "UNTIL": until}
+    found = json.loads(served.kubectl("get", "qo", unique_name, "-n", "streaming", "-o", "json"))
+    assert found["status"] == OVERRIDE_STATUS
 
 
 @pytest.mark.usefixtures("answer")

@@ -77,6 +77,20 @@ _TIER: Document = {
     },
 }
 
+_OVERRIDE: Document = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "QuotaOverride",
+    "metadata": {"name": "backfill", "namespace": "streaming"},
+    "spec": {
+        "policyRef": {"name": "orders"},
+        "user": "reports",
+        "clientId": "nightly",
+        "set": {"perPartition": {"fetch": "20Mi", "produce": "20Mi"}},
+        "expiresAt": "2026-11-30T06:00:00Z",
+        "reason": "backfill agreed with the orders team",
+    },
+}
+
 
 def policy(changes: Mapping[str, object] | None = None) -> Document:
     """A sound policy that uses every field; `changes` maps dotted paths below spec to values, ABSENT to leave out."""
@@ -86,6 +100,11 @@ def policy(changes: Mapping[str, object] | None = None) -> Document:
 def tier(changes: Mapping[str, object] | None = None) -> Document:
     """A sound tier of one member that uses every field; `changes` as for `policy`, list items by number."""
     return _changed(_TIER, changes or {})
+
+
+def override(changes: Mapping[str, object] | None = None) -> Document:
+    """A sound override of one member; `changes` as for `policy`."""
+    return _changed(_OVERRIDE, changes or {})
 
 
 def _changed(document: Document, changes: Mapping[str, object]) -> Document:
