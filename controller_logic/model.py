@@ -10,6 +10,7 @@ What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from controller_logic.broker_limit import BrokerLimits
 from controller_logic.entity import Default as Default
@@ -18,6 +19,9 @@ from controller_logic.entity import EntityPart as EntityPart
 from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
 from controller_logic.value import value
+
+if TYPE_CHECKING:
+    from controller_logic.override import Override
 
 MAX_BYTE_RATE = 2**53 - 1
 STALE_AFTER_SECONDS = 45.0  # three scrapes of the usual 15 s
@@ -96,12 +100,17 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract means unlimited."""
+    """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract means unlimited.
+
+    `override` is the key of the override that is laid over the contract, None = none; whoever is `exempt` is never throttled.
+    """
 
     name: str
     entity: Entity
     topics: tuple[str, ...] = ()
     contract: Contract | None = None
+    exempt: bool = False
+    override: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +254,7 @@ class Observation:
     quotas: Mapping[Entity, StoredQuota] | None
     holds: tuple[Hold, ...] = ()
     readings: Readings | None = None
+    overrides: "tuple[Override, ...]" = ()
 
 
 # --- what is written -------------------------------------------------------------------------------------------------

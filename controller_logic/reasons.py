@@ -30,7 +30,7 @@ class Reason(StrEnum):
     # why a quota is changed
     FIRST_QUOTA = "FirstQuota", "The entity had no such quota before."
     ADOPTED = "Adopted", "A quota that somebody else had set was taken over; the ledger keeps its value, to give it back."
-    CONTRACT_CHANGED = "ContractChanged", "Somebody edited the contract, the scaling or a default."
+    CONTRACT_CHANGED = "ContractChanged", "Somebody edited the contract, the scaling or a default, or an override began or ended."
     LEADERS_MOVED = "LeadersMoved", "Partition leaders moved, so the contract needs another number per broker."
     STEPPING = "Stepping", "The quota goes down in safe steps, so that no client is muted for long."
     REPAIRED = "Repaired", "Another writer changed the quota; it was put back."
@@ -40,6 +40,13 @@ class Reason(StrEnum):
     THROTTLED = "Throttled", "The quota is below the contract, because a broker is over its limit and this entity moves its bytes."
     RELAXING = "Relaxing", "The brokers are within their limits again; the quota goes up into measured headroom."
     RELEASED = "Released", "The quota is exactly the contract again."
+
+    # a human's decision that ends by itself
+    OVERRIDDEN = "Overridden", "A QuotaOverride is in force for the member; it is never throttled meanwhile."
+    OVERRIDE_EXPIRED = "OverrideExpired", "The override is over and changes nothing any more; it may be deleted."
+    OVERRULED = "Overruled", "Another override for the same member goes before this one: one for the member itself, or an older one."
+    NO_SUCH_MEMBER = "NoSuchMember", "No BusinessTier of the policy has a member as the override names it; it changes nothing."
+    OVERRIDE_UNFIT = "OverrideUnfit", "The override's rates cannot stand in place of the member's contract; it changes nothing there."
 
     # what is seen of the brokers' load
     BROKER_OVER_LIMIT = "BrokerOverLimit", "A broker's network card carries more than the policy's limit for it."
