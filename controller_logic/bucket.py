@@ -105,6 +105,10 @@ class Bucket:
         """The lowest value in bytes/s that mutes nobody for longer than allowed."""
         return largest_safe_step(self.exposure, settings.max_mute_seconds, settings.window)
 
+    def safe_step_later(self, settings: ThrottleSettings) -> int:
+        """The same once it has been at its cap for a dwell: then no window holds more than that."""
+        return largest_safe_step(min(self.cap, self.exposure), settings.max_mute_seconds, settings.window)
+
     def predicted_mute_seconds(self, value: int, settings: ThrottleSettings) -> float:
         return predicted_mute_seconds(self.exposure, value, settings.window) if value < self.cap else 0.0
 
@@ -118,6 +122,13 @@ class Bucket:
         if change is None or in_force is None or not self.was_changed_within(seconds, now_seconds):
             return False
         return change.previous is None or change.previous > in_force
+
+    def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
+        """How long it still has to stay where the last lowering left it; 0 = it may go lower now."""
+        change = self.rate.last_change
+        if change is None or not self.was_lowered_within(settings.dwell_seconds, now_seconds):
+            return 0.0
+        return settings.dwell_seconds - (now_seconds - change.at_seconds)
 
 
 def _is_limited(flow: ClientRate, cap: int) -> bool:

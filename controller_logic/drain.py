@@ -10,9 +10,10 @@ from itertools import pairwise
 from math import ceil, inf
 
 from controller_logic.bucket import Bucket
+from controller_logic.model import Speed
 from controller_logic.scene import Scene
 from controller_logic.throttle_input import Draining
-from controller_logic.throttle_settings import BINDING, BINDING_MILLISECONDS, Speed
+from controller_logic.throttle_settings import BINDING, BINDING_MILLISECONDS
 
 _LONGEST_SCRAPE_SECONDS = 5.0  # at 15 s the scrapes of several brokers differ too much in phase
 _FRESH_SECONDS = 10.0

@@ -70,6 +70,13 @@ class ScalingMethod(StrEnum):
     MIN = "Min"
 
 
+class Speed(StrEnum):
+    """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where that is safe."""
+
+    LADDER = "Ladder"
+    DRAIN = "Drain"
+
+
 class RateForm(StrEnum):
     """In which form a rate is promised."""
 
@@ -115,11 +122,15 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One BusinessTier. `key` is namespace/name; tiers are given to the core oldest first (that one wins an overlap)."""
+    """One BusinessTier. `key` is namespace/name; tiers are given to the core oldest first (that one wins an overlap).
+
+    `throttled` is what its members drop to while a broker is over its limit, at most once in each form.
+    """
 
     key: str
     level: Level
     members: tuple[Member, ...]
+    throttled: tuple[Contract, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +165,12 @@ class Policy:
     confirmed_removals: int | None = None
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
+    measured: bool = False  # whether it names metrics: without them nobody is throttled, and nobody stays throttled
     stale_after_seconds: float = STALE_AFTER_SECONDS
+    aim_percent: int = 97
+    raise_to_percent: int = 95
+    hold_seconds: float = 45.0
+    speed: Speed = Speed.LADDER
 
 
 # --- what is observed ------------------------------------------------------------------------------------------------
@@ -191,7 +207,8 @@ class LedgerEntry:
 
     `before` is the exact text that stood there before Tidegate first wrote (None = the key was absent); `written` the
     exact text that we wrote last; `previous` the text in force before that write (None = none); `basis` says for which
-    promise it was computed, so that a small leader move and an edited contract can be told apart.
+    promise it was computed, so that a small leader move and an edited contract can be told apart. `of_contract` is the contract in
+    bytes/s that `written` is a throttle of; None = it is no throttle.
     """
 
     before: str | None
@@ -200,6 +217,7 @@ class LedgerEntry:
     written_at_seconds: float
     reason: Reason
     basis: str = ""
+    of_contract: int | None = None
 
 
 @value(frozen=True, slots=True)

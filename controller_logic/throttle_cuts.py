@@ -97,13 +97,19 @@ class _Planner:
             self._coming[broker] = self._coming.get(broker, 0.0) + max(0.0, min(bucket.sends(broker), value) - goal)
 
     def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
-        """The step now, also where it does not bite yet: the next one then starts lower."""
-        settings, now_seconds = self._scene.settings, self._scene.now_seconds
-        value = max(goal, bucket.safe_step(settings))
-        drain = first_write(bucket, goal, self._scene) if value > goal else None
+        """The step now, also where it does not bite yet: the next one then starts lower.
+
+        Whoever was lowered late in the last round, because writes are spread, is decided on with the others and waits for its moment.
+        """
+        settings = self._scene.settings
+        wait_seconds = bucket.seconds_until_lowered_again(settings, self._scene.now_seconds)
+        if wait_seconds > settings.spread_seconds:
+            return None
+        value = max(goal, bucket.safe_step_later(settings) if wait_seconds else bucket.safe_step(settings))
+        drain = first_write(bucket, goal, self._scene) if value > goal and not wait_seconds else None
         if drain is not None:
             value = drain.first
-        if value >= WORTH_CUTTING * min(bucket.cap, bucket.contract) or bucket.was_lowered_within(settings.dwell_seconds, now_seconds):
+        if value >= WORTH_CUTTING * min(bucket.cap, bucket.contract):
             return None
         step = cut_step(bucket, value, goal, asked, self._scene)
         if drain is None:

@@ -54,6 +54,7 @@ class ThrottleStep:
 
     `relief` and `collateral` are what a cut takes off the brokers in need and off all others, as measured; `exposure` is what the
     bucket's window may hold, from which `predicted_mute_seconds` comes; `brokers` are those in need, or those where a raised cap binds.
+    `due_in_seconds` is how long what was decided still has to wait, None = it waits for nothing.
     """
 
     bucket: Bucket
@@ -68,6 +69,7 @@ class ThrottleStep:
     predicted_mute_seconds: float = 0.0
     headroom: Mapping[int, float] = field(default_factory=dict)
     draining: bool = False
+    due_in_seconds: float | None = None
 
     @property
     def key(self) -> RateKey:

@@ -4,11 +4,10 @@ Every number says where it comes from; `control` stands for the control study th
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from controller_logic.kafka_throttle import step_distance_seconds
-from controller_logic.model import QuotaWindow
+from controller_logic.model import Policy, QuotaWindow, Speed
 
 # --- readings ---
 OVER_SAMPLES: Final = 2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
@@ -41,15 +40,8 @@ LONGEST_HOLD_SECONDS: Final = 480.0
 _JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java producer
 _JAVA_DELIVERY_SECONDS: Final = 120  # delivery.timeout.ms
 PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)  # 0.28 MB/s: slower, and a full buffer expires
-CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1024 * 1024
+CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1_000_000  # a fetch of a partition's usual 1 MiB in about a second
 OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 5_000_000  # brokers without KAFKA-9677 return whole fetches or nothing
-
-
-class Speed(StrEnum):
-    """How an entity moves to its target: by safe steps, or by drain-then-set where that is safe."""
-
-    LADDER = "Ladder"
-    DRAIN = "Drain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +65,18 @@ class ThrottleSettings:
     speed: Speed = Speed.LADDER
     floors: ClientFloors = field(default_factory=ClientFloors)
 
+    @classmethod
+    def of(cls, policy: Policy) -> "ThrottleSettings":
+        return cls(
+            policy.window,
+            policy.max_mute_seconds,
+            policy.aim_percent,
+            policy.raise_to_percent,
+            policy.hold_seconds,
+            policy.stale_after_seconds,
+            policy.speed,
+        )
+
     @property
     def tooth_seconds(self) -> int:
         """The period of a throttled client's sawtooth: it sends its whole window at once and then waits for it to empty."""
@@ -87,6 +91,11 @@ class ThrottleSettings:
     def dwell_seconds(self) -> float:
         """Between two cuts of a direction: a second step sooner meets the burst that follows a mute, and no clean sample."""
         return float(step_distance_seconds(self.window))
+
+    @property
+    def spread_seconds(self) -> float:
+        """How long the writes of one round may take: one quota window, so that many clients do not burst in step."""
+        return float(self.window.seconds)
 
     @property
     def peak_seconds(self) -> float:

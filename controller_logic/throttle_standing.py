@@ -5,6 +5,7 @@ force than what was decided is drift, and what was decided stays wanted. New dec
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from controller_logic.bucket import Bucket
 from controller_logic.escalation import Outcome
@@ -16,14 +17,22 @@ from controller_logic.throttle_settings import RELEASED
 
 def settle(scene: Scene, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, Held]]:
     """Every step of this direction, old and new, and what is held from now on."""
-    steps = {step.key: step for step in outcome.steps}
-    holds = {key: Held(step.value, step.contract, scene.now_seconds) for key, step in steps.items()}
+    holds = {step.key: Held(step.value, step.contract, scene.now_seconds) for step in outcome.steps}
+    steps = {step.key: _when_due(step, scene) for step in outcome.steps}
     for bucket in (bucket for tier in scene.tiers.values() for bucket in tier if bucket.held is not None and bucket.key not in steps):
         held = _kept(bucket, scene, outcome)
         if held is not None:
             holds[bucket.key] = held
             steps[bucket.key] = _standing(bucket, held, scene, outcome)
     return steps, holds
+
+
+def _when_due(step: ThrottleStep, scene: Scene) -> ThrottleStep:
+    """A cut that comes too soon after the last one of the same rate stays what is in force until its moment."""
+    wait_seconds = 0.0 if step.draining else step.bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds)
+    if not step.lowers or not wait_seconds:
+        return step
+    return replace(step, value=step.bucket.cap, limited_by=LimitedBy.MAX_MUTE, predicted_mute_seconds=0.0, due_in_seconds=wait_seconds)
 
 
 def _kept(bucket: Bucket, scene: Scene, outcome: Outcome) -> Held | None:
@@ -51,7 +60,10 @@ def _standing(bucket: Bucket, held: Held, scene: Scene, outcome: Outcome) -> Thr
     limited = LimitedBy.MAX_MUTE if value > wanted else LimitedBy.NOTHING
     kind = StepKind.RELEASE if value == bucket.contract and held.value >= held.contract else StepKind.HOLD
     mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
-    return ThrottleStep(bucket, kind, value, wanted, limited, predicted_mute_seconds=mute_seconds)
+    wait_seconds = bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds) if value > wanted else 0.0
+    return ThrottleStep(
+        bucket, kind, value, wanted, limited, predicted_mute_seconds=mute_seconds, due_in_seconds=wait_seconds if wait_seconds else None
+    )
 
 
 def _safe_now(bucket: Bucket, held: Held, wanted: int, scene: Scene, *, drains: Mapping[RateKey, object]) -> int:

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.model import QuotaWindow
+from controller_logic.model import QuotaWindow, Speed
 from controller_logic.rehearsal import Rehearsal
 from controller_logic.throttle_decision import StepKind, ThrottleStep
-from controller_logic.throttle_settings import Speed
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
 
 

@@ -26,7 +26,7 @@ def test_never_below_what_kafka_throttles_on() -> None:
 
 def test_a_consumer_gets_a_mebibyte_and_that_is_said() -> None:
     floor = floor_of(replace(CONSUMER, floor=40_000), ClientFloors())
-    assert floor.value == 1024 * 1024
+    assert floor.value == 1_000_000
     assert "a consumer needs" in floor.because
 
 
