@@ -10,6 +10,8 @@ import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+STANDARD_STREAM = "-"  # in place of a file's path: standard output for who writes, standard input for who reads
+
 
 class LogFormat(StrEnum):
     JSON = "json"
@@ -30,7 +32,10 @@ def default_identity() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One process. Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them."""
+    """One process. Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them.
+
+    `audit_file` is where the audit trail is appended to; `-` = standard output, beside the log lines on standard error.
+    """
 
     namespaces: tuple[str, ...] = ()
     kubeconfig: str | None = None
@@ -40,6 +45,7 @@ class Settings:
     listen_address: str = "0.0.0.0"  # noqa: S104  (probes and Prometheus come from outside the pod)
     log_format: LogFormat = LogFormat.JSON
     log_level: LogLevel = LogLevel.INFO
+    audit_file: str = STANDARD_STREAM
     poll_seconds: float = 15.0
     relist_seconds: float = 300.0
     list_stale_after_seconds: float = 900.0

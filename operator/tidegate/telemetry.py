@@ -70,6 +70,9 @@ class Telemetry:
         self.events = counter("events_total", "Kubernetes Events sent, by type and reason.", "type", "reason")
         self.wakes = counter("wakes_total", "What started control passes.", "policy", "cause")
         self.lists = counter("lists_total", "Full lists of custom resources, by how they ended.", "kind", "result")
+        self.audit_lines = counter(
+            "audit_lines_total", "Lines of the audit trail: written, or lost because nobody could take them.", "result"
+        )
         self.pass_seconds = Histogram(
             "tidegate_pass_duration_seconds",
             "How long a control pass took.",

@@ -41,6 +41,7 @@ def busy() -> Telemetry:
     telemetry.wakes.labels(POLICY, "timer").inc()
     telemetry.lists.labels("BusinessTier", "failed").inc()
     telemetry.write_conflicts.labels(POLICY, "Conflict").inc()
+    telemetry.audit_lines.labels("written").inc()
     held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))
     telemetry.readings.put("streaming/other", reading(held))
     return telemetry

@@ -29,6 +29,15 @@ def run(
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", case_sensitive=False, help="The least important line that is still logged.")
     ] = _DEFAULTS.log_level,
+    audit_file: Annotated[
+        str,
+        typer.Option(
+            "--audit-file",
+            envvar="TIDEGATE_AUDIT_FILE",
+            metavar="FILE|-",
+            help="Where to append the audit trail, one JSON line each; - is standard output (log lines go to standard error).",
+        ),
+    ] = _DEFAULTS.audit_file,
     debug: options.Debug = False,
 ) -> None:
     """Run the operator until it is told to stop (SIGTERM or Ctrl-C). It finishes the batch under way and releases its Leases."""
@@ -44,5 +53,6 @@ def run(
         listen_address=listen_address,
         log_format=log_format,
         log_level=log_level,
+        audit_file=audit_file,
     )
     main.run(settings)

@@ -21,7 +21,7 @@ def test_without_options_everything_is_watched_on_the_documented_ports(world: An
     assert world.run("run").code == 0
     (settings,) = started
     assert (settings.namespaces, settings.liveness_port, settings.metrics_port, settings.listen_address) == ((), 8080, 9095, "0.0.0.0")
-    assert (settings.log_format, settings.log_level) == (LogFormat.JSON, LogLevel.INFO)
+    assert (settings.log_format, settings.log_level, settings.audit_file) == (LogFormat.JSON, LogLevel.INFO, "-")
 
 
 def test_namespaces_may_be_named_several_times(world: Any, started: list[Settings]) -> None:
@@ -39,6 +39,7 @@ def test_namespaces_may_be_named_several_times(world: Any, started: list[Setting
         (("--listen-address", "127.0.0.1"), "listen_address", "127.0.0.1"),
         (("--log-format", "console"), "log_format", LogFormat.CONSOLE),
         (("--log-level", "debug"), "log_level", LogLevel.DEBUG),
+        (("--audit-file", "/var/log/audit.jsonl"), "audit_file", "/var/log/audit.jsonl"),
     ],
 )
 def test_an_option_is_the_setting_of_its_name(

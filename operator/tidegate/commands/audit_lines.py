@@ -1,0 +1,132 @@
+"""Reads an audit trail back: a file that only grows, perhaps inside a log, perhaps torn by a crash or a full disk.
+
+What does not read is counted and named, never an error: the lines around it are as good as before. What lines mean is `audit_words.py`'s.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.control.audit_record import EVENT
+from tidegate.errors import InvalidResource
+
+AuditLine = Mapping[str, Any]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AGO = re.compile(r"(\d+)([smhd])")
+_MARK = f'"event":"{EVENT}"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which lines are asked for; None and empty = all. An entity matches by its words (`user=etl`) or by one of its names (`etl`)."""
+
+    policy: str | None = None
+    entity: str | None = None
+    level: str | None = None
+    kinds: frozenset[str] = frozenset()
+    since_seconds: float | None = None
+    until_seconds: float | None = None
+
+    def takes(self, line: AuditLine) -> bool:
+        at_seconds = seconds_of(line)
+        in_time = (self.since_seconds or 0.0) <= at_seconds <= (self.until_seconds or float("inf"))
+        return in_time and self._takes_kind(line) and self._takes_subject(line)
+
+    def _takes_kind(self, line: AuditLine) -> bool:
+        policy = str(line.get("policy"))
+        named = self.policy in (None, policy, policy.partition("/")[2])
+        return named and (not self.kinds or line.get("kind") in self.kinds)
+
+    def _takes_subject(self, line: AuditLine) -> bool:
+        """A round is about everybody whom it moved or left alone."""
+        if self.entity is None and self.level is None:
+            return True
+        return any(self._is_meant(*subject) for subject in _subjects(line))
+
+    def _is_meant(self, entity: str, level: str | None) -> bool:
+        return (self.entity is None or self.entity in {entity, *_names(entity)}) and self.level in (None, level)
+
+
+@dataclass(slots=True)
+class Trail:
+    """What was read. `others` are lines of a log that are none of ours; `unreadable` the numbers of audit lines that are torn.
+
+    `is_torn` = the last line has no end: it is still being written, or the process died in it.
+    """
+
+    lines: list[AuditLine] = field(default_factory=list)
+    others: int = 0
+    unreadable: list[int] = field(default_factory=list)
+    is_torn: bool = False
+
+
+def read_trail(texts: Iterable[str], wanted: Wanted) -> Trail:
+    """Every line that is wanted, in the order in which they were written."""
+    trail = Trail()
+    for number, text in enumerate(texts, start=1):
+        line = _line(text)
+        if line is not None:
+            if wanted.takes(line):
+                trail.lines.append(line)
+        elif not text.endswith("\n"):
+            trail.is_torn = True
+        elif _MARK in text:
+            trail.unreadable.append(number)
+        elif text.strip():
+            trail.others += 1
+    return trail
+
+
+def _line(text: str) -> AuditLine | None:
+    """The line, or None where it is none of ours or does not read."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or found.get("event") != EVENT:
+        return None
+    try:
+        seconds_of(found)
+    except (KeyError, ValueError, TypeError):
+        return None
+    return found
+
+
+def seconds_of(line: AuditLine) -> float:
+    """When it was written, in seconds since the epoch. Raises KeyError, TypeError or ValueError where it does not say."""
+    return datetime.fromisoformat(line["t"]).timestamp()
+
+
+def _subjects(line: AuditLine) -> Iterator[tuple[str, str | None]]:
+    """Whom the line is about, with the level where it says so."""
+    if "entity" in line:
+        yield str(line["entity"]), line.get("level")
+    for part in (*line.get("actions", ()), *line.get("notDone", ()), *line.get("entities", ())):
+        if isinstance(part, Mapping):
+            yield str(part.get("entity")), part.get("tier")
+        else:
+            yield str(part), None
+
+
+def _names(entity: str) -> Iterator[str]:
+    """`etl` and `app` of `user=etl, client-id=app`."""
+    user, _, client = entity.partition(", client-id=")
+    yield from (name.partition("=")[2] for name in (user,) if "=" in name)
+    if client:
+        yield client
+
+
+def moment(text: str, *, now_seconds: float) -> float:
+    """`2026-11-21T11:00:00Z`, or `2h` for two hours ago, in seconds since the epoch. A time without a zone is UTC."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now_seconds - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidResource(f"{text!r} is no time: write 2026-11-21T11:00:00Z, or 90s, 15m, 2h or 3d for how long ago.") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,209 @@
+"""`tidegate audit`: what a trail says to people, whatever happened to the file that it is in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+POLICY = "streaming/orders"
+ROUND = "egress-1763719215-7"
+
+
+def at(second: int, kind: str, **told: Any) -> dict[str, Any]:
+    t = f"2026-11-21T11:{second // 60:02d}:{second % 60:02d}.000Z"
+    return {"event": "Audit", "kind": kind, "t": t, "policy": POLICY, "cluster": "c1", **told}
+
+
+def write(second: int, before: int | None, after: int | None, **told: Any) -> dict[str, Any]:
+    usual = {
+        "entity": "user=etl", "key": "consumer_byte_rate", "from": before, "to": after, "reason": "Throttled", "level": "L3",
+        "contract": 60_000_000, "predictedMute_s": 12, "outcome": "applied", "round": ROUND,
+    }  # fmt: skip
+    return at(second, "write", **{**usual, **told})
+
+
+CUT = at(
+    0,
+    "round",
+    id=ROUND,
+    dir="egress",
+    phase="Cutting",
+    blind=[2],
+    brokers=[{"id": 1, "nic": 65e6, "threshold": 50e6, "need": 16.5e6}, {"id": 3, "nic": 5e6, "threshold": 50e6, "need": 0}],
+    actions=[
+        {
+            "entity": "user=etl",
+            "tier": "L3",
+            "kind": "cut",
+            "from": 60_000_000,
+            "to": 25_000_000,
+            "limitedBy": "maxMute",
+            "predictedMute_s": 12,
+        }
+    ],
+    notDone=[{"entity": "user=pay", "why": "L0 is never throttled"}],
+    conditions=[{"reason": "StaleData", "message": "broker 2 egress: no reading"}],
+)
+EFFECT = at(
+    30,
+    "effect",
+    round=ROUND,
+    dir="egress",
+    seconds=30,
+    brokers=[{"id": 1, "threshold": 50e6, "nicBefore": 65e6, "nicAfter": None}],
+    entities=[
+        {
+            "entity": "user=etl",
+            "tier": "L3",
+            "kind": "cut",
+            "rateBefore": 40e6,
+            "rateAfter": 25e6,
+            "predictedMute_s": 12,
+            "observedMute_s": 11.3,
+        }
+    ],
+)
+STORY = [
+    CUT,
+    write(0, 60_000_000, 25_000_000),
+    EFFECT,
+    at(40, "hold", state="begins", reason="Paused", message="the annotation is set", since="2026-11-21T11:00:40.000Z"),
+    at(50, "hold", state="ends", reason="Paused", seconds=10.0),
+    write(90, 25_000_000, 50_000_000, reason="Relaxing", predictedMute_s=0),
+    write(120, 50_000_000, 60_000_000, reason="Released", predictedMute_s=0),
+    write(130, 1_000_000, 2_000_000, entity="user=pay, client-id=app", reason="LeadersMoved", level="L0", contract=2_000_000, round=None),
+    at(140, "override", state="begins", override="streaming/backfill", entities=["user=etl"]),
+]
+
+
+@pytest.fixture
+def trail(tmp_path: Path) -> Path:
+    path = tmp_path / "audit.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in STORY))
+    return path
+
+
+def shown(world: Any, *arguments: str, standard_input: str = "") -> str:
+    answer = world.run("audit", *arguments, standard_input=standard_input)
+    assert answer.code == 0, answer.err
+    return str(answer.out)
+
+
+def kinds(world: Any, path: Path, *arguments: str) -> list[str]:
+    return [line["kind"] for line in json.loads(shown(world, "-f", str(path), "-o", "json", *arguments))["lines"]]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "egress Cutting; broker 1 carries 65.0 MB/s of 50.0 MB/s; nothing usable of broker 2; "
+        "cut user=etl (L3) 60.0 MB/s -> 25.0 MB/s, as far as the longest mute allows, mute up to 12 s; "
+        "StaleData: broker 2 egress: no reading",
+        "user=etl fetch 60.0 MB/s -> 25.0 MB/s, Throttled (L3, contract 60.0 MB/s, mute up to 12 s)",
+        "egress after 30 s; broker 1 65.0 MB/s -> unknown of 50.0 MB/s; "
+        "user=etl sends 40.0 MB/s -> 25.0 MB/s, mute 11.3 s of at most 12.0 s",
+        "Paused begins: the annotation is set",
+        "Paused ends after 10 s",
+        "override streaming/backfill begins for user=etl",
+    ],
+)
+def test_every_kind_of_line_is_a_sentence_with_its_numbers(world: Any, trail: Path, sentence: str) -> None:
+    assert sentence in shown(world, "-f", str(trail))
+
+
+def test_a_line_has_its_time_and_kind(world: Any, trail: Path) -> None:
+    assert "2026-11-21 11:00:30  effect" in shown(world, "-f", str(trail))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), ["round", "write", "effect", "hold", "hold", "write", "write", "write", "override"]),
+        (("--kind", "hold"), ["hold", "hold"]),
+        (("--kind", "hold", "--kind", "round"), ["round", "hold", "hold"]),
+        (("--entity", "etl"), ["round", "write", "effect", "write", "write", "override"]),
+        (("--entity", "user=etl"), ["round", "write", "effect", "write", "write", "override"]),
+        (("--entity", "app"), ["write"]),
+        (("--entity", "nobody"), []),
+        (("--level", "L0"), ["write"]),
+        (("--since", "2026-11-21T11:01:30Z"), ["write", "write", "write", "override"]),
+        (("--until", "2026-11-21T11:00:00"), ["round", "write"]),
+        (("--since", "2026-11-21T12:00:40+01:00", "--until", "2026-11-21T11:00:50Z"), ["hold", "hold"]),
+        (("--policy", "orders"), ["round", "write", "effect", "hold", "hold", "write", "write", "write", "override"]),
+        (("--policy", "streaming/payments"), []),
+    ],
+)
+def test_lines_can_be_chosen(world: Any, trail: Path, arguments: tuple[str, ...], expected: list[str]) -> None:
+    assert kinds(world, trail, *arguments) == expected
+
+
+def test_since_may_be_so_long_ago(world: Any, trail: Path) -> None:
+    world.now = 1795258840.0  # 2026-11-21T11:00:40Z
+    assert kinds(world, trail, "--since", "10s", "--kind", "effect", "--kind", "round") == ["effect"]
+
+
+def test_a_summary_adds_up_by_level(world: Any, trail: Path) -> None:
+    summary = json.loads(shown(world, "-f", str(trail), "--summary", "-o", "json"))["summary"]
+    assert summary[1] == {
+        "policy": POLICY, "level": "L3", "cuts": 1, "raises": 2, "secondsBelowContract": 120, "worstPredictedMuteSeconds": 12,
+        "worstObservedMuteSeconds": 11.3, "brokers": ["1 egress"],
+    }  # fmt: skip
+    assert (summary[0]["level"], summary[0]["cuts"], summary[0]["raises"]) == ("L0", 0, 0)
+
+
+def test_time_below_contract_counts_once_for_a_level_and_goes_on_to_the_last_line(world: Any) -> None:
+    lines = [
+        write(0, 60_000_000, 25_000_000),
+        write(10, 60_000_000, 25_000_000, entity="user=bi"),
+        write(20, 25_000_000, 60_000_000),
+        STORY[-1],
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (summary,) = json.loads(shown(world, "--summary", "-o", "json", standard_input=text))["summary"]
+    assert summary["secondsBelowContract"] == 140
+
+
+def test_the_summary_is_a_table_for_people(world: Any, trail: Path) -> None:
+    assert "L3        1       2           120 s          12.0 s         11.3 s  1 egress" in shown(world, "-f", str(trail), "--summary")
+
+
+def test_a_last_line_without_an_end_is_said_and_left_out(world: Any, trail: Path) -> None:
+    with trail.open("a") as file:
+        file.write('{"event":"Audit","kind":"wri')
+    answer = world.run("audit", "-f", str(trail))
+    assert answer.code == 0
+    assert "warning: The last line is not complete" in answer.out
+    assert "override streaming/backfill" in answer.out
+
+
+def test_a_line_torn_in_the_middle_is_said_with_its_number(world: Any, trail: Path) -> None:
+    trail.write_text('{"event":"Audit","kind":"wri\n' + trail.read_text())
+    assert "1 audit lines are torn and left out (line 1)" in shown(world, "-f", str(trail))
+
+
+def test_the_log_around_the_trail_is_passed_over(world: Any) -> None:
+    log = '{"event": "Operator started", "level": "info"}\nnot JSON\n[1]\n' + json.dumps(CUT) + "\n"
+    document = json.loads(shown(world, "-o", "json", standard_input=log))
+    assert ([line["kind"] for line in document["lines"]], document["otherLines"]) == (["round"], 3)
+
+
+def test_an_empty_trail_is_said(world: Any) -> None:
+    assert "No line of the audit trail is like that. 1 lines of other logs were passed over." in shown(world, standard_input="hello\n")
+
+
+def test_a_line_of_a_later_version_is_shown_as_it_stands(world: Any) -> None:
+    assert "kind=tide" in shown(world, standard_input=json.dumps(at(0, "tide")) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("-f", "/nowhere/audit.jsonl"), "File /nowhere/audit.jsonl cannot be read"),
+        (("--since", "yesterday"), "'yesterday' is no time: write 2026-11-21T11:00:00Z"),
+        (("--kind", "tide"), "There is no kind tide: the kinds are round, write, effect, hold, override."),
+    ],
+)
+def test_what_cannot_be_answered_says_why(world: Any, arguments: tuple[str, ...], sentence: str) -> None:
+    answer = world.run("audit", *arguments)
+    assert (answer.code, sentence in answer.err) == (1, True)

@@ -1,0 +1,100 @@
+"""Where audit lines go: only ever appended, never mixed up, and a disk that fails costs lines and nothing else."""
+
+import os
+from pathlib import Path
+
+import pytest
+import structlog.testing
+
+from tidegate.control.audit_sink import AuditDesk, AuditFile, sink_at
+
+
+class Counts(dict[str, int]):
+    def __call__(self, result: str, lines: int) -> None:
+        self[result] = self.get(result, 0) + lines
+
+
+class Full:
+    """A disk with no room, until somebody makes some."""
+
+    def __init__(self) -> None:
+        self.has_room = False
+        self.text = ""
+
+    def append(self, text: str) -> None:
+        if not self.has_room:
+            raise OSError(28, "No space left on device")
+        self.text += text
+
+
+def test_what_is_there_already_stays(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text("before\n")
+    AuditFile(str(path)).append("one\n")
+    AuditFile(str(path)).append("two\n")
+    assert path.read_text() == "before\none\ntwo\n"
+
+
+def test_after_a_line_that_was_torn_by_a_crash_a_new_one_begins(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text('{"kind":"wri')
+    AuditFile(str(path)).append("one\n")
+    assert path.read_text() == '{"kind":"wri\none\n'
+
+
+def test_a_file_that_was_rotated_away_is_opened_anew(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    sink = AuditFile(str(path))
+    sink.append("one\n")
+    path.rename(tmp_path / "audit.jsonl.1")
+    sink.append("two\n")
+    assert (path.read_text(), (tmp_path / "audit.jsonl.1").read_text()) == ("two\n", "one\n")
+
+
+def test_a_file_that_was_copied_and_cut_short_begins_anew_without_a_hole(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    sink = AuditFile(str(path))
+    sink.append("one\n")
+    os.truncate(path, 0)
+    sink.append("two\n")
+    assert path.read_text() == "two\n"
+
+
+def test_nobody_else_on_the_machine_may_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    AuditFile(str(path)).append("one\n")
+    assert path.stat().st_mode & 0o007 == 0
+
+
+def test_a_dash_is_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    sink_at("-").append("one\n")
+    assert capfd.readouterr().out == "one\n"
+
+
+def test_a_full_disk_costs_lines_is_said_once_and_is_tried_again() -> None:
+    disk, counts = Full(), Counts()
+    desk = AuditDesk(disk, "/audit", count=counts, beside=False)
+    with structlog.testing.capture_logs() as said:
+        desk.put(["one", "two"])
+        desk.put(["three"])
+        disk.has_room = True
+        desk.put(["four"])
+    assert disk.text == "four\n"
+    assert counts == {"lost": 3, "written": 1}
+    assert [entry["log_level"] for entry in said] == ["warning", "info"]
+    assert "No space left on device" in said[0]["error"]
+
+
+def test_a_folder_that_does_not_exist_costs_lines_and_nothing_else(tmp_path: Path) -> None:
+    counts = Counts()
+    AuditDesk(AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False).put(["one"])
+    assert counts == {"lost": 1}
+
+
+def test_closing_delivers_what_waits(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    desk = AuditDesk(AuditFile(str(path)), str(path), count=Counts())
+    for place in range(100):
+        desk.put([f"line {place}"])
+    desk.close()
+    assert path.read_text().splitlines() == [f"line {place}" for place in range(100)]
