@@ -18,6 +18,8 @@ from functools import lru_cache
 from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, Topology
 from controller_logic.value import value
 
+ADAPTIVE_SHARES = 1024  # how finely Adaptive divides the way from Mean to Max; whole numbers, so that a value never jitters
+
 
 @value(frozen=True, slots=True)
 class LeaderSpread:
@@ -25,7 +27,7 @@ class LeaderSpread:
 
     `largest` and `smallest` are leaders on one broker, over the brokers that lead at least one; both 0 without leaders.
     `leaderless` partitions have no leader now; `missing` are topics that were named and do not exist. `skew` is
-    k x max l_b / m over the known leaders; 1.0 = even; None when nobody leads.
+    k x max l_b / m over the known leaders; 1.0 = even; None when nobody leads. `leading` are the brokers that lead.
     """
 
     topics: int = 0
@@ -36,6 +38,7 @@ class LeaderSpread:
     leaderless: int = 0
     missing: tuple[str, ...] = ()
     skew: float | None = field(default=None, compare=False)
+    leading: frozenset[int] = field(default=frozenset(), compare=False)
 
     @property
     def partitions(self) -> int:
@@ -105,7 +108,9 @@ class Leaders:
         if not counts:
             return LeaderSpread(len(topics), 0, 0, 0, 0, leaderless, missing)
         total, smallest, largest = sum(counts), counts[0], counts[-1]
-        return LeaderSpread(len(topics), total, len(counts), largest, smallest, leaderless, missing, len(counts) * largest / total)
+        leading = frozenset([broker for broker, leaders in led.items() if leaders > 0])
+        skew = len(counts) * largest / total
+        return LeaderSpread(len(topics), total, len(counts), largest, smallest, leaderless, missing, skew, leading)
 
 
 @value(frozen=True, slots=True)
@@ -140,6 +145,14 @@ def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
             return _scale(spread.smallest)
         case ScalingMethod.MEAN:
             return _scale(spread.partitions, spread.brokers)
+
+
+def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
+    """What a promise per partition is multiplied by, `share` of the way from Mean (0) to Max (ADAPTIVE_SHARES); Max where nobody leads."""
+    if not spread.leaders or share >= ADAPTIVE_SHARES:
+        return partition_scale(spread, ScalingMethod.MAX)
+    to_max = max(0, spread.largest * spread.brokers - spread.partitions)  # in parts of a broker; leaderless partitions raise Mean, not Max
+    return _scale(spread.partitions * ADAPTIVE_SHARES + max(0, share) * to_max, spread.brokers * ADAPTIVE_SHARES)
 
 
 def share_scale(brokers: int) -> Scale:

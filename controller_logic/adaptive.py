@@ -1,0 +1,194 @@
+"""Scaling method Adaptive: where between Mean and Max a contract per partition must stand, so that the measured total is the contract.
+
+With uneven leaders no fixed number is right (control.md 5): Max lets greedy clients have skew times the contract, Mean starves a partition
+on a crowded broker though the total is not used up. Which of the two it is, only measured rates tell:
+
+    total above the contract                         -> down to where these very rates would add up to the contract, not below Mean
+    total below it, and a quota limits somebody      -> up by what is lacking, shared by the brokers where it limits, not above Max
+    neither, or any leading broker tells nothing     -> stay
+
+Kafka's byte-rate of a throttled client reads 3 to 18 % above its quota, and far below it while a tooth of its sawtooth leaves the window.
+So a broker that throttles counts as the quota in force, and no broker for more; and sightings are averaged over two teeth. Each move waits
+until the last one can be seen in full, and longer if it goes the other way. Lowerings pass the mute guard like all others: that is
+`key_step`'s. Rates are bytes per second.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil, floor
+from statistics import fmean
+from typing import Final
+
+from controller_logic.adaptive_input import Adaptation, Adaptations, AdaptiveInput, AdaptiveRate, Sighting
+from controller_logic.flows import flows_of
+from controller_logic.leader_scaling import ADAPTIVE_SHARES
+from controller_logic.readings import ClientRate
+from controller_logic.throttle_input import RateKey
+from controller_logic.throttle_settings import BINDING, BINDING_MILLISECONDS, ThrottleSettings
+
+TOLERANCE_PERCENT: Final = 5.0  # a total this near the contract is right
+FEWEST_SIGHTINGS: Final = 2  # one reading may be a tooth
+_NEAR_AN_END: Final = ADAPTIVE_SHARES // 50
+
+
+def adapt(given: AdaptiveInput, memory: Adaptations) -> dict[RateKey, Adaptation]:
+    """The share of every rate, moved where the measurements say so. What is not among the rates is forgotten.
+
+    A rate that memory lacks (a new operator) starts where the ledger, or else the quota in force, says; without either at Max.
+    """
+    law = _Law(given)
+    return {rate.key: law.adapted(rate, memory.get(rate.key)) for rate in given.rates}
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """How long to look and to wait, in seconds; all follow from the brokers' quota window and the scrape interval."""
+
+    seen_in_full: float  # after a change, until the window holds only what was sent since
+    evidence: float
+    between_moves: float
+    before_turning: float
+
+    @classmethod
+    def of(cls, given: AdaptiveInput) -> "_Times":
+        settings = ThrottleSettings(given.window)
+        evidence_seconds = max(float(settings.nic_mean_seconds), FEWEST_SIGHTINGS * given.readings.scrape_seconds)
+        seen_in_full_seconds = float(settings.tooth_seconds)
+        between_seconds = max(settings.dwell_seconds, seen_in_full_seconds + evidence_seconds)
+        return cls(seen_in_full_seconds, evidence_seconds, between_seconds, max(settings.regret_seconds, between_seconds))
+
+
+class _Law:
+    """Looks at one rate after the other, at one moment."""
+
+    def __init__(self, given: AdaptiveInput) -> None:
+        self._given = given
+        self._now_seconds = given.now_seconds
+        self._times = _Times.of(given)
+        self._flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=given.stale_after_seconds)
+        # so that the least change worth a write cannot carry a total from above the contract to below it, and back
+        self._tolerance = max(TOLERANCE_PERCENT, given.minimum_change_percent / 2) / 100
+
+    def adapted(self, rate: AdaptiveRate, was: Adaptation | None) -> Adaptation:
+        known = self._brought_up_to_date(rate, was)
+        in_force = rate.in_force
+        if in_force is None or not self._may_move(rate, in_force, known):
+            return known
+        sighting = self._sighting(rate, in_force)
+        if sighting is None:
+            return known
+        known = self._with(known, sighting)
+        goal = self._goal(rate, in_force, known.sightings) if self._is_ripe(known) else None
+        if goal is None or not self._may_turn(known, up=goal > in_force):
+            return known
+        return self._moved(rate, known, goal, up=goal > in_force)
+
+    def _brought_up_to_date(self, rate: AdaptiveRate, was: Adaptation | None) -> Adaptation:
+        """What was measured under anything else than what is now is dropped; so is what a clock of the future stamped."""
+        if was is None:
+            return Adaptation(_found_share(rate), rate.scene, self._now_seconds)
+        if rate.scene != was.scene or was.steady_since_seconds > self._now_seconds:
+            return replace(was, scene=rate.scene, steady_since_seconds=self._now_seconds, sightings=())
+        return was
+
+    def _may_move(self, rate: AdaptiveRate, in_force: int, known: Adaptation) -> bool:
+        """Not while throttled, on incomplete leaders, where nothing is to choose, or while the quota is on its way somewhere."""
+        if rate.throttled or not rate.spread.complete or rate.highest <= rate.lowest:
+            return False
+        return not self._is_worth_a_write(rate.value_at(known.share), in_force)
+
+    def _sighting(self, rate: AdaptiveRate, in_force: int) -> Sighting | None:
+        """All brokers that lead for it; None where any of them tells nothing usable."""
+        flows = self._flows.of(rate.key)
+        rates: dict[int, float] = {}
+        limited: set[int] = set()
+        times: list[float] = []
+        for broker in sorted(rate.leads):
+            flow = flows.get(broker)
+            if flow is None:
+                if self._is_unknown(rate, broker):
+                    return None
+                rates[broker] = 0.0  # Kafka meters nothing for a client that sends nothing
+                continue
+            times.append(flow.at_seconds)
+            throttled = _is_throttled(flow)
+            rates[broker] = float(in_force) if throttled else min(flow.bytes_per_second, float(in_force))
+            if throttled or flow.bytes_per_second >= BINDING * in_force:
+                limited.add(broker)
+        return Sighting(min(times), rates, frozenset(limited)) if times else None
+
+    def _is_unknown(self, rate: AdaptiveRate, broker: int) -> bool:
+        told = (rate.entity, broker, rate.direction) in self._given.readings.clients
+        return told or not self._flows.is_measured(broker, rate.direction)
+
+    def _with(self, known: Adaptation, sighting: Sighting) -> Adaptation:
+        """The newest sightings; one that was taken while the window still held bytes from before the last change does not count."""
+        last_seconds = known.sightings[-1].at_seconds if known.sightings else known.steady_since_seconds + self._times.seen_in_full
+        if sighting.at_seconds <= last_seconds:
+            return known
+        kept = [one for one in known.sightings if sighting.at_seconds - one.at_seconds < self._times.evidence]
+        return replace(known, sightings=(*kept, sighting))
+
+    def _is_ripe(self, known: Adaptation) -> bool:
+        waited = self._now_seconds - known.steady_since_seconds >= self._times.between_moves
+        return waited and len(known.sightings) >= FEWEST_SIGHTINGS
+
+    def _may_turn(self, known: Adaptation, *, up: bool) -> bool:
+        if known.moved_at_seconds is None or up == known.moved_up:
+            return True
+        return not 0 <= self._now_seconds - known.moved_at_seconds < self._times.before_turning
+
+    def _goal(self, rate: AdaptiveRate, in_force: int, sightings: tuple[Sighting, ...]) -> float | None:
+        """The value that the measurements ask for, within Mean and Max; None = it is right, or not worth a write."""
+        rates = {broker: fmean([one.rates[broker] for one in sightings]) for broker in rate.leads}
+        limited = frozenset[int]().union(*(one.limited for one in sightings))
+        least = in_force * self._given.minimum_change_percent / 100 + 1
+        lacking = rate.total - sum(rates.values())
+        if lacking < -self._tolerance * rate.total:
+            goal = max(float(rate.lowest), min(level_of(rates.values(), rate.total), in_force - least))
+        elif lacking > self._tolerance * rate.total and limited:
+            goal = min(float(rate.highest), in_force + max(lacking / len(limited), least))
+        else:
+            return None
+        return goal if self._is_worth_a_write(goal, in_force) else None
+
+    def _is_worth_a_write(self, goal: float, in_force: int) -> bool:
+        return abs(goal - in_force) * 100 >= max(self._given.minimum_change_percent, 1) * in_force
+
+    def _moved(self, rate: AdaptiveRate, known: Adaptation, goal: float, *, up: bool) -> Adaptation:
+        exact = (goal - rate.lowest) / (rate.highest - rate.lowest) * ADAPTIVE_SHARES
+        share = _snapped(ceil(exact) if up else floor(exact))
+        return Adaptation(share, known.scene, self._now_seconds, moved_at_seconds=self._now_seconds, moved_up=up)
+
+
+def level_of(rates: Iterable[float], total: float) -> float:
+    """The cap under which these rates would add up to `total` (all in bytes/s); the highest of them where they stay below it."""
+    left, cap = total, 0.0
+    ascending = sorted(rates)
+    for place, rate in enumerate(ascending):
+        cap = left / (len(ascending) - place)
+        if rate >= cap:
+            return cap
+        left -= rate
+    return ascending[-1] if ascending else cap
+
+
+def _is_throttled(flow: ClientRate) -> bool:
+    """By Kafka's own word."""
+    return flow.throttle_milliseconds is not None and flow.throttle_milliseconds > BINDING_MILLISECONDS
+
+
+def _snapped(share: int) -> int:
+    """Within bounds; Mean or Max itself where it is that near, so that a measurement's last digit is not written."""
+    if share <= _NEAR_AN_END:
+        return 0
+    return ADAPTIVE_SHARES if share >= ADAPTIVE_SHARES - _NEAR_AN_END else share
+
+
+def _found_share(rate: AdaptiveRate) -> int:
+    """Where a rate that nobody remembers stands, by the ledger, by the quota in force, or else at Max, where no partition starves."""
+    if rate.recorded_share is not None:
+        return min(ADAPTIVE_SHARES, max(0, rate.recorded_share))
+    if rate.in_force is None or rate.throttled or rate.highest <= rate.lowest:
+        return ADAPTIVE_SHARES
+    return min(ADAPTIVE_SHARES, max(0, round((rate.in_force - rate.lowest) / (rate.highest - rate.lowest) * ADAPTIVE_SHARES)))
