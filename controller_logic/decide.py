@@ -3,7 +3,7 @@
 The order of a pass:
 
     1. hold        anything missing or a person's pause: report what is known, write nothing        holds_of
-    2. target      contracts on the leaders, and Kafka's default entities                           desired
+    2. target      contracts, with overrides laid over them, on the leaders, and Kafka's defaults   override, desired
     3. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone       plan, key_step
     4. removal     too much given back at once is held until a person confirms the count            removal
     5. budget      order the writes, defer what does not fit into the quarter of an hour            budget
@@ -25,6 +25,7 @@ from controller_logic.desired import Desired, desired
 from controller_logic.leader_scaling import Leaders
 from controller_logic.member_reports import Circumstances, report
 from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
+from controller_logic.override import apply_overrides
 from controller_logic.plan import Plan, deletion_plan, make_plan, our_entities
 from controller_logic.reasons import Reason
 
@@ -35,11 +36,13 @@ _NOT_NEEDED_TO_RESTORE = frozenset({Reason.BROKERS_UNREACHABLE, Reason.TOPOLOGY_
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """What to write now, what to say, and what to remember. See the module's docstring for the order of steps."""
-    decision, memory = _decide(observation, memory)
+    overridden = apply_overrides(observation.tiers, observation.overrides, observation.now_seconds)
+    decision, memory = _decide(replace(observation, tiers=overridden.tiers), memory)
     watched = watch(observation, memory.pressures)
+    decision = replace(decision, overridden=overridden, watched=watched)
     if watched is None:
         return decision, memory
-    return replace(decision, watched=watched), replace(memory, pressures={one.broker: one.pressure for one in watched})
+    return decision, replace(memory, pressures={one.broker: one.pressure for one in watched})
 
 
 def _decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from controller_logic.broker_watch import Watched
 from controller_logic.leader_scaling import LeaderSpread
 from controller_logic.model import Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
+from controller_logic.override import Overridden
 from controller_logic.pressure import Pressure
 from controller_logic.promise import Promise, promise_of
 from controller_logic.promise_ground import Ground
@@ -155,7 +156,7 @@ class Decision:
     `writes` are in sending order and empty when nothing has to change, when `holds` forbid it, or in Observe mode, where
     `would_write` carries them instead. `managed` counts entities that have (or would have) a quota of ours, `in_sync`
     those at their target once the writes are applied, `contended` those left alone. `next_pass_in_seconds` is when a step is
-    due or the budget has room again, None = no need before the usual poll.
+    due or the budget has room again, None = no need before the usual poll. `overridden` says which overrides apply, and when one ends.
     `finished_deleting` is true when a deleting policy has nothing left to give back. `watched` has every live broker against its limits;
     None = load is not known.
     """
@@ -173,3 +174,4 @@ class Decision:
     next_pass_in_seconds: float | None = None
     finished_deleting: bool = False
     watched: Watched | None = None
+    overridden: Overridden = field(default_factory=Overridden)
