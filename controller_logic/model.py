@@ -171,6 +171,7 @@ class Policy:
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
     speed: Speed = Speed.LADDER
+    enable_metering: bool = False
 
 
 # --- what is observed ------------------------------------------------------------------------------------------------
@@ -262,7 +263,8 @@ class Observation:
 
     `readings` None = load is not measured, or no reading has come yet; it holds nothing up.
     `quotas` has an entry for every entity that a tier or a default names and for every entity in the ledger (an absent
-    znode is an entry with version None); an entity that it lacks is unknown, not unlimited.
+    znode is an entry with version None); an entity that it lacks is unknown, not unlimited. `client_quotas_exist` says whether anybody
+    has set a byte rate for a client id without a user; None = nobody looked.
     """
 
     now_seconds: float
@@ -273,6 +275,7 @@ class Observation:
     holds: tuple[Hold, ...] = ()
     readings: Readings | None = None
     overrides: "tuple[Override, ...]" = ()
+    client_quotas_exist: bool | None = None
 
 
 # --- what is written -------------------------------------------------------------------------------------------------

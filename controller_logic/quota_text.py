@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from math import ceil
 
-from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
+from controller_logic.model import BYTE_RATE_KEYS, MAX_BYTE_RATE, QuotaKey
 
 _MEGA = 1_000_000
 _KILO = 1_000
@@ -44,11 +44,11 @@ def same_quota(one: str | None, other: str | None) -> bool:
 def enforced_rate(text: str | None) -> int | None:
     """The byte rate that a broker enforces for this text, in whole bytes per second.
 
-    None = nothing is limited: the quota is absent, or the number is one that Kafka's arithmetic never throttles on
-    (zero and below, kafka-quotas 4.6).
+    None = nothing is limited: the quota is absent, the number is one that Kafka's arithmetic never throttles on (zero and below,
+    kafka-quotas 4.6), or it is beyond every card (9 PB/s, what `metering.py` writes so that brokers count).
     """
     number = number_of(text)
-    return ceil(number) if number is not None and number > 0 else None
+    return ceil(number) if number is not None and 0 < number < MAX_BYTE_RATE else None
 
 
 @lru_cache(maxsize=16384)

@@ -110,6 +110,10 @@ class Reason(StrEnum):
         "ClientsNotMetered",
         "No broker tells rates of users: nothing is metered where no quota exists, or the exporter lacks the rules.",
     )
+    METERING_WITHHELD = (
+        "MeteringWithheld",
+        "metrics.enableMetering writes nothing: a quota for Kafka's default user would replace or hide quotas that exist.",
+    )
     METRICS_NOT_WATCHED = "MetricsNotWatched", "The policy names no metrics, so no broker's load is read."
     RESTORE_INCOMPLETE = "RestoreIncomplete", "Not everything could be given back before the policy was deleted."
     INTERNAL_ERROR = "InternalError", "A bug in Tidegate; the pass was abandoned and nothing further was written."
