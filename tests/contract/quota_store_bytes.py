@@ -175,6 +175,26 @@ class BytesContract(StoreTests):
             *("/config/users/a b", "/config/clients/a%zz", "/config/users/%41", "/tidegate/ledger/a b"),
         }
 
+    @pytest.mark.parametrize(
+        ("path", "data", "limits"),
+        [
+            ("clients/app", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', True),
+            ("clients/<default>", b'{"version":1,"config":{"consumer_byte_rate":"2048"}}', True),
+            ("clients/app", b"not JSON", True),
+            ("clients/app", b'{"version":1,"config":{"request_percentage":"50"}}', False),
+            ("clients/app", b'{"version":1,"config":{}}', False),
+            ("users/alice/clients/app", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
+            ("clients/a%zz", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
+        ],
+        ids=["a client id", "the default one", "unreadable", "another key", "nothing left", "of a user", "no name of anybody"],
+    )
+    def test_a_byte_rate_on_a_client_id_alone_is_found(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, path: str, data: bytes, limits: bool
+    ) -> None:
+        assert not store.limits_client_ids()
+        others.put(path_of(path), data)
+        assert store.limits_client_ids() is limits
+
     def test_own_nodes_stay_out_of_kafkas_tree_and_notifications_are_never_deleted(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:

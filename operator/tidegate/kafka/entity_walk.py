@@ -22,6 +22,16 @@ def walk_entities(tree: ZnodeTree) -> EntityWalk:
     users, clients = (names or [] for names in tree.children([f"{CONFIG_ROOT}/users", f"{CONFIG_ROOT}/clients"]))
     paths = [*(f"users/{name}" for name in users), *(f"clients/{name}" for name in clients)]
     paths += _clients_of_users(tree, users)
+    return _told_apart(paths)
+
+
+def walk_client_ids(tree: ZnodeTree) -> tuple[Entity, ...]:
+    """The client ids without a user that have a node; names that stand for no entity are left out."""
+    (names,) = tree.children([f"{CONFIG_ROOT}/clients"])
+    return _told_apart(f"clients/{name}" for name in names or []).entities
+
+
+def _told_apart(paths: Iterable[str]) -> EntityWalk:
     entities: list[Entity] = []
     unreadable: list[str] = []
     for path in sorted(paths):

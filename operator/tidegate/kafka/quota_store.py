@@ -74,6 +74,10 @@ class QuotaStore(Protocol):
         """Paths among Kafka's quota nodes and our ledger whose names stand for no entity; nobody's quota is there."""
         ...
 
+    def limits_client_ids(self) -> bool:
+        """Whether any client id, without a user, has a byte rate; one whose node cannot be read counts as having one."""
+        ...
+
     def write(self, writes: Sequence[QuotaWrite], expected_cluster_id: str) -> tuple[WriteOutcome, ...]:
         """Send one batch (at most MAX_WRITES_PER_BATCH, entities distinct) and say what became of each, in order.
 

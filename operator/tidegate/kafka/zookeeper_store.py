@@ -6,7 +6,7 @@ write comes from the control pass, and is checked once more on its way out.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from controller_logic.model import Entity, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
 from tidegate.kafka.batch_writer import BatchWriter
@@ -14,7 +14,7 @@ from tidegate.kafka.cluster_sight import already_managed, see_cluster
 from tidegate.kafka.connection_settings import ZooKeeperConnection
 from tidegate.kafka.entity_names import entity_of_ledger_node
 from tidegate.kafka.entity_sight import see_entities
-from tidegate.kafka.entity_walk import walk_entities
+from tidegate.kafka.entity_walk import walk_client_ids, walk_entities
 from tidegate.kafka.ledger import CLAIM_PATH, LEDGER_ROOT, Claim, claim_to_bytes, parse_claim
 from tidegate.kafka.new_nodes import plan_creates
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
@@ -98,6 +98,11 @@ class ZooKeeperQuotaStore:
             except ForeignContent:
                 strange.append(f"{LEDGER_ROOT}/{name}")
         return (*walk_entities(self._tree).unreadable, *sorted(strange))
+
+    def limits_client_ids(self) -> bool:
+        """See QuotaStore."""
+        quotas = self.read(walk_client_ids(self._tree)).values()
+        return any(stored.problem is not None or BYTE_RATE_KEYS & stored.values.keys() for stored in quotas)
 
     def write(self, writes: Sequence[QuotaWrite], expected_cluster_id: str) -> tuple[WriteOutcome, ...]:
         """See QuotaStore."""
