@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tidegate.commands import audit, explain, plan, restore, run, version
+from tidegate.commands import audit, explain, plan, restore, run, top, version
 from tidegate.commands.page import ExitCode, Page
 from tidegate.commands.surroundings import Surroundings
 from tidegate.errors import RetryLater, TidegateError
@@ -36,6 +36,7 @@ app = typer.Typer(
 app.command("run", short_help="Run the operator.")(run.run)
 app.command("plan", short_help="Show what would be written to Kafka, and why.")(plan.plan)
 app.command("explain", short_help="Say which quota a client gets, and why.")(explain.explain)
+app.command("top", short_help="Watch brokers, levels and members.")(top.top)
 app.command("audit", short_help="Show what the operator did, and why.")(audit.audit)
 app.command("restore", short_help="Give every quota back, without Kubernetes.")(restore.restore)
 app.command("version", short_help="Say which version this is.")(version.version)

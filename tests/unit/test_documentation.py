@@ -17,7 +17,7 @@ from tidegate.resources.loading import parse_object
 CHECKOUT = Path(__file__).parents[2]
 PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"(?:^|/|&& |`)tidegate ((?:run|plan|explain|audit|restore|version)\b[^`\n]*)", re.MULTILINE)
+_COMMAND = re.compile(r"(?:^|/|&& |`)tidegate ((?:run|plan|explain|top|audit|restore|version)\b[^`\n]*)", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 

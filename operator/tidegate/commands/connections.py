@@ -1,4 +1,4 @@
-"""The real outside world of a command: ZooKeeper, the brokers, and Kubernetes.
+"""The real outside world of a command: ZooKeeper, the brokers, Prometheus, and Kubernetes.
 
 The libraries behind them are imported when they are first needed, so that `tidegate --help` and `version` answer at once.
 """
@@ -9,8 +9,11 @@ from typing import Protocol
 
 from tidegate.commands.secret_file import SecretData
 from tidegate.control.kafka_cluster import TopologySource
+from tidegate.control.metrics_watch import OpenReader as OpenReader
+from tidegate.control.metrics_watch import Reader
 from tidegate.kafka.znodes import ZnodeTree
 from tidegate.kube.api import Kubernetes
+from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
 
 
@@ -45,6 +48,13 @@ def open_topology(spec: KafkaSpec, secret: SecretData, *, folder: Path, topic_na
     from tidegate.kafka.topology import KafkaTopology
 
     return KafkaTopology(brokers_connection(spec, secret, folder), topic_names=topic_names)
+
+
+def open_reader(settings: MetricsSettings) -> Reader:
+    """The Prometheus of a policy; connected to with the first reading."""
+    from tidegate.prometheus.reader import PrometheusReader
+
+    return PrometheusReader(settings)
 
 
 def open_kubernetes(kubeconfig: Path | None, context: str | None) -> Kubernetes:

@@ -51,6 +51,13 @@ class PolicySource:
         """The policy's Kafka client Secret; empty where it names none. Raises like `zookeeper_secret`."""
         return self._secret(self.declared.spec.kafka.client_secret_ref, option="--client-credentials-file")
 
+    def metrics_secrets(self) -> tuple[SecretData, SecretData]:
+        """The policy's Secrets for Prometheus, of the login and of the authority; empty where it names none. Raises like the others."""
+        prometheus = self.declared.spec.metrics.prometheus if self.declared.spec.metrics is not None else None
+        login, authority = (prometheus.credentials_secret_ref, prometheus.ca_secret_ref) if prometheus is not None else (None, None)
+        option = "--metrics-credentials-file"
+        return self._secret(login, option=option), self._secret(authority, option=option)
+
     @property
     def kafka(self) -> KafkaSpec:
         return self.declared.spec.kafka

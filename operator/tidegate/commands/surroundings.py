@@ -1,4 +1,4 @@
-"""What a command may touch outside itself: streams, the clock, ZooKeeper, Kafka and Kubernetes. Tests hand in their own.
+"""What a command may touch outside itself: streams, the clock, ZooKeeper, Kafka, Prometheus and Kubernetes. Tests hand in their own.
 
 It holds also the two things that a command leaves behind: its exit code, and whether errors show their traceback.
 """
@@ -11,7 +11,16 @@ from typing import TextIO
 
 import typer
 
-from tidegate.commands.connections import OpenKubernetes, OpenTopology, OpenTree, open_kubernetes, open_topology, open_tree
+from tidegate.commands.connections import (
+    OpenKubernetes,
+    OpenReader,
+    OpenTopology,
+    OpenTree,
+    open_kubernetes,
+    open_reader,
+    open_topology,
+    open_tree,
+)
 from tidegate.commands.page import ExitCode
 
 
@@ -27,6 +36,7 @@ class Surroundings:
     open_tree: OpenTree = open_tree
     open_topology: OpenTopology = open_topology
     open_kubernetes: OpenKubernetes = open_kubernetes
+    open_reader: OpenReader = open_reader
     debug: bool = False
     exit_code: ExitCode = ExitCode.OK
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from controller_logic.model import TopicLeaders, Topology
+from controller_logic.readings import Readings
 from tidegate.cli import main
 from tidegate.commands.surroundings import Surroundings
 from tidegate.kafka.memory_store import MemoryQuotaStore
@@ -30,6 +31,19 @@ class FixedTopology:
 
     def quota_callbacks(self) -> Mapping[int, str]:
         return self.callbacks
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class FixedReader:
+    """Readings as a test says."""
+
+    def __init__(self, readings: Callable[[], Readings]) -> None:
+        self._readings = readings
+
+    def read(self, brokers: Collection[int]) -> Readings:
+        return self._readings()
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -68,6 +82,8 @@ class World:
     callbacks: dict[int, str] = field(default_factory=dict)
     now: float = 1_000_000.0
     waits: list[float] = field(default_factory=list)
+    readings: Callable[[], Readings] = lambda: Readings(1_000_000.0, 15.0)
+    open_out: Callable[[], io.StringIO] = io.StringIO
     during_wait: Callable[[], None] = lambda: None
 
     def wait(self, seconds: float) -> None:
@@ -81,7 +97,7 @@ class World:
 
     def run(self, *arguments: str, standard_input: str = "") -> Answer:
         """Run one command as the process would."""
-        out, err = io.StringIO(), io.StringIO()
+        out, err = self.open_out(), io.StringIO()
         around = Surroundings(
             out=out,
             err=err,
@@ -91,6 +107,7 @@ class World:
             open_tree=lambda spec, secret, *, folder: OpenTwice(self.store.faults),
             open_topology=lambda spec, secret, *, folder, topic_names: self.topology(),
             open_kubernetes=lambda kubeconfig, context: self.kubernetes,
+            open_reader=lambda settings: FixedReader(lambda: self.readings()),
         )
         code = main(list(arguments), around)
         return Answer(int(code), out.getvalue(), err.getvalue())

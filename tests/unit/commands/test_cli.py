@@ -38,7 +38,7 @@ def test_version_says_what_a_bug_report_needs(world: Any, monkeypatch: pytest.Mo
     assert set(document) == {"version", "python", "customResources", "revision"}
 
 
-@pytest.mark.parametrize("command", ["run", "plan", "explain", "audit", "restore", "version"])
+@pytest.mark.parametrize("command", ["run", "plan", "explain", "top", "audit", "restore", "version"])
 def test_every_command_and_option_is_on_the_reference_page(command: str) -> None:
     assert f"\n## tidegate {command}\n" in reference_page()
 

@@ -1,0 +1,102 @@
+"""What `tidegate top` looks at: one policy's cluster and the load of its brokers, observed and judged as the operator does, read only.
+
+Each look stands for itself but for what was said of each broker the last time, so that a load around its limit does not flicker.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from controller_logic.decide import decide
+from controller_logic.decision import Decision, Memory
+from controller_logic.flows import Flows, flows_of
+from controller_logic.model import Observation
+from controller_logic.readings import ReadingProblem, Readings
+from tidegate.commands.cluster_access import AccessOptions, opened_cluster
+from tidegate.commands.policy_source import PolicySource
+from tidegate.commands.secret_file import read_secret_file
+from tidegate.commands.surroundings import Surroundings
+from tidegate.control.kafka_cluster import KafkaCluster
+from tidegate.control.metrics_settings import metrics_settings
+from tidegate.control.metrics_watch import Reader
+from tidegate.control.observe import Observer
+from tidegate.control.quota_plugins import QuotaPlugins
+from tidegate.errors import TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One look. `is_measured` = the policy names metrics; readings are None where it does not, or where no broker is known to read of.
+
+    `cluster_id` None = nobody answered.
+    """
+
+    observation: Observation
+    decision: Decision
+    cluster_id: str | None
+    is_measured: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def readings(self) -> Readings | None:
+        return self.observation.readings
+
+    @property
+    def flows(self) -> Flows:
+        """What clients send, by usable readings only."""
+        now_seconds, policy = self.observation.now_seconds, self.observation.policy
+        readings = self.readings or Readings(now_seconds, 0.0)
+        return flows_of(readings, now_seconds=now_seconds, stale_after_seconds=policy.stale_after_seconds)
+
+
+class Lookout:
+    """Looks at one policy's cluster again and again. It writes nothing."""
+
+    def __init__(self, around: Surroundings, cluster: KafkaCluster, reader: Reader | None) -> None:
+        self._around = around
+        self._cluster = cluster
+        self._reader = reader
+        self._observer = Observer(QuotaPlugins(settle_seconds=0.0))
+        self._memory = Memory()
+
+    def look(self, source: PolicySource) -> Sight:
+        """Raises nothing for a world that is away: what is missing is a hold, or a problem of the readings."""
+        seen = self._observer.observe(source.declared, self._cluster, now_seconds=self._around.now_seconds())
+        observation = replace(seen.observation, readings=self._read(seen.observation))
+        decision, memory = decide(observation, self._memory)
+        self._memory = Memory(pressures=memory.pressures)
+        cluster_id = seen.facts.cluster_id if seen.facts is not None else None
+        warnings = (*source.remarks(), *(warning.message for warning in seen.warnings))
+        return Sight(observation, decision, cluster_id, self._reader is not None, warnings)
+
+    def _read(self, observation: Observation) -> Readings | None:
+        if self._reader is None or observation.topology is None:
+            return None
+        try:
+            return self._reader.read(observation.topology.brokers)
+        except TidegateError as error:
+            problem = ReadingProblem(error.reason, error.message)
+            return Readings(observation.now_seconds, 0.0, problems=(problem,))
+
+
+@contextmanager
+def opened_lookout(around: Surroundings, source: PolicySource, access: AccessOptions, *, metrics_file: Path | None) -> Iterator[Lookout]:
+    """The policy's cluster and its Prometheus. Credentials of the latter come from `metrics_file` where it is given."""
+    with opened_cluster(around, source, access) as cluster, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        reader = _reader(around, source, metrics_file, folder=Path(folder))
+        if reader is None:
+            yield Lookout(around, cluster, None)
+            return
+        with closing(reader):
+            yield Lookout(around, cluster, reader)
+
+
+def _reader(around: Surroundings, source: PolicySource, metrics_file: Path | None, *, folder: Path) -> Reader | None:
+    spec = source.declared.spec.metrics
+    if spec is None:
+        return None
+    secret = read_secret_file(metrics_file)
+    login, authority = (secret, secret) if metrics_file is not None else source.metrics_secrets()
+    return around.open_reader(metrics_settings(spec, login=login, authority=authority, folder=folder))

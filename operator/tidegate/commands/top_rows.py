@@ -1,0 +1,166 @@
+"""What `tidegate top` shows, as rows of numbers: brokers against their limits, levels, and members with what holds them.
+
+Rates are bytes per second, measured ones as floats; None is unknown, never zero. Rows only bring together what was observed and decided.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller_logic.broker_watch import WatchedBroker
+from controller_logic.decision import MemberReport, MemberState
+from controller_logic.flows import Flows
+from controller_logic.model import Entity, LedgerEntry, Level, QuotaKey, StoredQuota
+from controller_logic.pressure import Card, Pressure
+from controller_logic.quota_text import enforced_rate
+from controller_logic.readings import ClientRate, Direction
+from tidegate.commands.sight import Sight
+
+KEYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
+_FIRST_LEVEL_LAST = sorted(Level, reverse=True)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """One broker in one direction. `why` says in words why it is unknown, or what its state rests on. `clients` is Kafka's share of it."""
+
+    broker: int
+    direction: Direction | None
+    pressure: Pressure
+    card: Card | None
+    clients: float | None
+    age_seconds: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    """One byte rate of one member. `sends` is over all brokers, `delay_seconds` the longest throttle time that Kafka tells of any.
+
+    `in_force` is what stands in Kafka now, per broker as `contract` is; None = unlimited, or not known where not `is_read`. `entry` is what
+    the ledger knows of it.
+    """
+
+    report: MemberReport
+    key: QuotaKey
+    sends: float | None
+    delay_seconds: float | None
+    in_force: int | None
+    contract: int | None
+    is_read: bool
+    entry: LedgerEntry | None
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it gets less than its contract by us."""
+        return self.contract is not None and self.in_force is not None and self.in_force < self.contract
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """All members of one level. Rates are sums of those that are known; None = none is."""
+
+    level: Level
+    tiers: int
+    members: int
+    below: int
+    fetch: float | None
+    produce: float | None
+    delay_seconds: float | None
+
+
+def broker_rows(sight: Sight) -> tuple[BrokerRow, ...]:
+    """A row for each limited direction of each live broker; one row for a broker without limits."""
+    flows = sight.flows
+    return tuple(row for one in sight.decision.watched or () for row in _rows_of(one, flows, sight.observation.now_seconds))
+
+
+def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[BrokerRow]:
+    if not one.cards:
+        yield BrokerRow(one.broker, None, one.pressure, None, None, None, "it has no limit")
+    for way, card in one.cards.items():
+        clients = flows.total(one.broker, way) if flows.is_measured(one.broker, way) else None
+        age_seconds = None if card.at_seconds is None else now_seconds - card.at_seconds
+        yield BrokerRow(one.broker, way, _pressure(one, card), card, clients, age_seconds, _why(one, card))
+
+
+def _pressure(one: WatchedBroker, card: Card) -> Pressure:
+    """The card's own word; a broker that is over counts as over in the direction that was above its limit a moment ago."""
+    swings = one.pressure is Pressure.OVER and card.known and not any(other.pressure is Pressure.OVER for other in one.cards.values())
+    return Pressure.OVER if swings and card.hot_samples else card.pressure
+
+
+def _why(one: WatchedBroker, card: Card) -> str:
+    if not card.known:
+        return card.why
+    hot = f"{card.hot_samples} of {card.samples} samples above" if card.hot_samples else ""
+    swings = "was above a moment ago" if one.pressure is Pressure.OVER and card.pressure is Pressure.WITHIN and not hot else ""
+    return hot or swings
+
+
+def rate_rows(sight: Sight) -> tuple[RateRow, ...]:
+    """Every managed byte rate: those below their contract first, then by level from L3 up, then by what they send."""
+    flows, quotas = sight.flows, sight.observation.quotas or {}
+    reports = [report for report in sight.decision.members if report.state is not MemberState.OVERLAPPING]
+    rows = [_rate_row(report, key, flows, quotas) for report in reports for key in KEYS if _is_managed(report, key, flows)]
+    return tuple(sorted(rows, key=_order))
+
+
+def _is_managed(report: MemberReport, key: QuotaKey, flows: Flows) -> bool:
+    """A member without a contract in this direction is shown only while it sends."""
+    return key in report.quota or key in report.promise.values or bool(flows.of((report.entity, KEYS[key])))
+
+
+def _rate_row(report: MemberReport, key: QuotaKey, flows: Flows, quotas: Mapping[Entity, StoredQuota]) -> RateRow:
+    found = tuple(flows.of((report.entity, KEYS[key])).values())
+    stored = quotas.get(report.entity)
+    return RateRow(
+        report,
+        key,
+        sends=sum(flow.bytes_per_second for flow in found) if found else _nothing_or_unknown(flows, KEYS[key]),
+        delay_seconds=_delay(found),
+        in_force=enforced_rate(stored.values.get(key)) if stored is not None else None,
+        contract=report.promise.values.get(key),
+        is_read=stored is not None and stored.problem is None,
+        entry=stored.ledger.entries.get(key) if stored is not None and stored.ledger is not None else None,
+    )
+
+
+def _nothing_or_unknown(flows: Flows, way: Direction) -> float | None:
+    """Who has no series sends nothing where brokers tell of others, and is unknown where no broker tells of anybody."""
+    return 0.0 if any(direction is way for _, direction in flows.totals) else None
+
+
+def _delay(flows: Iterable[ClientRate]) -> float | None:
+    told = [flow.throttle_milliseconds for flow in flows if flow.throttle_milliseconds is not None]
+    return max(told) / 1000 if told else None
+
+
+def _order(row: RateRow) -> tuple[bool, int, float, str]:
+    return (not row.is_below, _FIRST_LEVEL_LAST.index(row.report.level), -(row.sends or 0.0), row.report.entity.sort_key)
+
+
+def level_rows(rows: Sequence[RateRow]) -> tuple[LevelRow, ...]:
+    """Every level that has members, L0 first."""
+    return tuple(_level_row(level, [row for row in rows if row.report.level is level]) for level in Level if _has(rows, level))
+
+
+def _has(rows: Sequence[RateRow], level: Level) -> bool:
+    return any(row.report.level is level for row in rows)
+
+
+def _level_row(level: Level, rows: Sequence[RateRow]) -> LevelRow:
+    delays = [row.delay_seconds for row in rows if row.delay_seconds is not None]
+    return LevelRow(
+        level,
+        tiers=len({row.report.tier_key for row in rows}),
+        members=len({row.report.entity for row in rows}),
+        below=len({row.report.entity for row in rows if row.is_below}),
+        fetch=_total(row.sends for row in rows if row.key is QuotaKey.CONSUMER_BYTE_RATE),
+        produce=_total(row.sends for row in rows if row.key is QuotaKey.PRODUCER_BYTE_RATE),
+        delay_seconds=max(delays, default=None),
+    )
+
+
+def _total(rates: Iterable[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None

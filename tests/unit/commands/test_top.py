@@ -1,0 +1,203 @@
+"""`tidegate top` from end to end, on the in-memory twin: what is over, who is below the contract and why, and what is not known."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.readings import ClientRate, Direction, NicSpan, ReadingProblem, Readings
+from controller_logic.reasons import Reason
+from tidegate.errors import Unreachable
+
+FETCH = QuotaKey.CONSUMER_BYTE_RATE
+OUT = Direction.EGRESS
+ETL, PAY = Entity("etl"), Entity("pay")
+METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
+
+
+def member(name: str, rate: str) -> dict[str, Any]:
+    return {"name": name, "user": name, "topics": ["acc"], "contract": {"perBroker": {"fetch": rate}}}
+
+
+@pytest.fixture
+def files(world: Any, policy: Any, tier: Any) -> str:
+    """etl (L3, 60 MB/s promised, 25 in force since 40 s) and pay (L0); broker 1 carries 65 of 50 MB/s, broker 2 30, broker 3 is unknown."""
+    policy["spec"] |= {"metrics": METRICS, "brokers": {"egressLimit": "50M"}}
+    tier["spec"]["members"] = [member("pay", "60M")]
+    batch = {**tier, "metadata": {"name": "batch", "namespace": "streaming"}}
+    throttled = {"perBroker": {"fetch": "1M"}}
+    batch["spec"] = {"policyRef": {"name": "orders"}, "level": "L3", "throttled": throttled, "members": [member("etl", "60M")]}
+    in_force(world, PAY, 60_000_000, Reason.FIRST_QUOTA)
+    in_force(world, ETL, 25_000_000, Reason.STEPPING)
+    world.readings = lambda: measured(world.now)
+    return str(world.write_files(policy, tier, batch))
+
+
+def in_force(world: Any, entity: Entity, rate: int, reason: Reason) -> None:
+    """A quota that we wrote 40 s ago."""
+    entry = LedgerEntry(None, str(rate), None, world.now - 40, reason)
+    ledger = LedgerRecord(entity, "streaming/orders", "uid", {FETCH: entry})
+    write = QuotaWrite(entity, {FETCH: str(rate)}, StoredQuota(entity, {}), ledger, WriteKind.FIRST, reason, "", charged=True)
+    (outcome,) = world.store.write([write], "memory-cluster")
+    assert outcome.applied
+
+
+def measured(now: float) -> Readings:
+    cards = {1: 65e6, 2: 30e6}
+    nic = {(broker, OUT): tuple(NicSpan(now - 15 * ago, 15.0, rate) for ago in (2, 1, 0)) for broker, rate in cards.items()}
+    clients = {
+        (ETL, 1, OUT): ClientRate(now, 24e6, 11_300.0),
+        (ETL, 2, OUT): ClientRate(now, 20e6, 0.0),
+        (PAY, 1, OUT): ClientRate(now, 40e6, 0.0),
+    }
+    problem = ReadingProblem(Reason.METRICS_MISSING, "broker 3 has no reading of its card", 3)
+    return Readings(now, 15.0, nic, clients, (problem,))
+
+
+def shown(world: Any, files: str, *arguments: str) -> list[str]:
+    answer = world.run("top", "--once", "-f", files, *arguments)
+    assert answer.code == 0, answer.err
+    return str(answer.out).splitlines()
+
+
+def line_with(lines: list[str], *words: str) -> str:
+    """The first line that begins with the first of these words and has the others, with single spaces."""
+    found = (line.split() for line in lines if line.strip())
+    return next(" ".join(line) for line in found if words[0] in line[:2] and set(words) <= set(line))
+
+
+def test_a_broker_over_its_limit_is_shown_with_what_it_rests_on(world: Any, files: str) -> None:
+    lines = shown(world, files)
+    assert line_with(lines, "1", "egress") == "1 egress 65.0 of 50.0 MB/s 130 % 64.0 MB/s 0 s Over 3 of 3 samples above"
+    assert line_with(lines, "2", "egress") == "2 egress 30.0 of 50.0 MB/s 60 % 20.0 MB/s 0 s Within -"
+    assert "1 of 3 brokers over" in lines[0]
+
+
+def test_a_broker_that_is_not_known_says_why(world: Any, files: str) -> None:
+    lines = shown(world, files)
+    assert line_with(lines, "3", "egress") == "3 egress unknown of 50.0 MB/s - unknown - Unknown no reading of its card"
+    assert "warning: MetricsMissing: broker 3 has no reading of its card" in lines
+
+
+def test_whoever_is_below_the_contract_comes_first_with_why(world: Any, files: str) -> None:
+    lines = shown(world, files)
+    assert line_with(lines, "etl", "fetch").startswith("L3 etl fetch 44.0 MB/s 25.0 of 60.0 MB/s 11.3 s ")
+    assert line_with(lines, "pay", "fetch") == "L0 pay fetch 40.0 MB/s 60.0 MB/s 0.0 s -"
+    assert [line.split()[1] for line in lines if "fetch" in line.split()] == ["etl", "pay"]
+
+
+def test_levels_are_added_up(world: Any, files: str) -> None:
+    lines = shown(world, files)
+    assert line_with(lines, "L3", "1", "44.0") == "L3 1 1 1 44.0 MB/s unknown 11.3 s"
+    assert line_with(lines, "L0", "1", "40.0") == "L0 1 1 0 40.0 MB/s unknown 0.0 s"
+
+
+def test_everything_fits_into_a_hundred_columns(world: Any, files: str, policy: Any, tier: Any) -> None:
+    for name in ("e" * 60, "f" * 60):
+        tier["spec"]["members"].append(member(name, "1250M"))
+    policy["spec"]["brokers"] = {"egressLimit": "3125M"}
+    tables = [line for line in shown(world, str(world.write_files(policy, tier))) if line.startswith(("LEVEL", "BROKER", "L0", "     "))]
+    assert len(tables) > 5
+    assert max(map(len, tables)) <= 100
+
+
+def test_without_metrics_load_is_unknown_and_quotas_are_shown(world: Any, files: str, policy: Any, tier: Any) -> None:
+    del policy["spec"]["metrics"]
+    lines = shown(world, str(world.write_files(policy, tier)))
+    assert "warning: The policy names no metrics, so nothing is known of load." in lines
+    assert line_with(lines, "pay", "fetch") == "L0 pay fetch unknown 60.0 MB/s unknown -"
+
+
+def test_what_stands_in_kafka_is_shown_and_not_what_will(world: Any, files: str) -> None:
+    world.store.put(PAY, {FETCH: "70000000"})
+    assert line_with(shown(world, files), "pay", "fetch") == "L0 pay fetch 40.0 MB/s 70.0 of 60.0 MB/s 0.0 s -"
+
+
+def test_a_prometheus_that_is_away_is_said(world: Any, files: str) -> None:
+    def away() -> Readings:
+        raise Unreachable(Reason.PROMETHEUS_UNREACHABLE, "http://prometheus:9090 did not answer within 10 s.")
+
+    world.readings = away
+    lines = shown(world, files)
+    assert "warning: PrometheusUnreachable: http://prometheus:9090 did not answer within 10 s." in lines
+    assert line_with(lines, "1", "egress").startswith("1 egress unknown of 50.0 MB/s")
+
+
+def test_more_members_than_asked_for_are_counted(world: Any, files: str) -> None:
+    lines = shown(world, files, "--members", "1")
+    assert "and 1 more (--members 0 shows all)" in lines
+    assert not any("pay" in line.split() for line in lines)
+
+
+def test_json_has_everything_and_null_is_unknown(world: Any, files: str) -> None:
+    document = json.loads("\n".join(shown(world, files, "-o", "json", "--members", "1")))
+    broker = {row["id"]: row for row in document["brokers"]}
+    assert (broker[1]["bytesPerSecond"], broker[1]["pressure"]) == (65e6, "Over")
+    assert (broker[3]["bytesPerSecond"], broker[3]["why"]) == (None, "no reading of its card")
+    etl, pay = document["members"]
+    assert (etl["member"], etl["quota"], etl["contract"], etl["belowContract"]) == ("etl", 25_000_000, 60_000_000, True)
+    assert etl["written"] == {"reason": "Stepping", "atSeconds": world.now - 40}
+    assert pay["belowContract"] is False
+    assert document["problems"][0]["broker"] == 3
+
+
+def test_it_writes_nothing(world: Any, files: str) -> None:
+    before = world.snapshot()
+    shown(world, files)
+    assert world.snapshot() == before
+
+
+def ends_after(world: Any, looks: int) -> Callable[[], None]:
+    def press() -> None:
+        if len(world.waits) == looks:
+            raise KeyboardInterrupt
+
+    return press
+
+
+def test_it_looks_again_every_so_often_until_somebody_ends_it(world: Any, files: str) -> None:
+    world.during_wait = ends_after(world, 3)
+    answer = world.run("top", "-f", files, "--interval", "7", "-o", "json")
+    assert (answer.code, world.waits) == (0, [7, 7, 7])
+    assert [json.loads(line)["atSeconds"] for line in answer.out.splitlines()] == [1_000_000, 1_000_007, 1_000_014]
+
+
+def test_an_edited_limit_is_seen_at_the_next_look(world: Any, files: str, policy: Any, tier: Any) -> None:
+    def edit() -> None:
+        policy["spec"]["brokers"] = {"egressLimit": "80M"}
+        world.write_files(policy, tier)
+        ends_after(world, 2)()
+
+    world.during_wait = edit
+    answer = world.run("top", "-f", files, "-o", "json")
+    assert [json.loads(line)["brokers"][0]["limit"] for line in answer.out.splitlines()] == [50_000_000, 80_000_000]
+
+
+def test_a_policy_that_cannot_be_read_for_a_moment_is_taken_as_it_was(world: Any, files: str) -> None:
+    def break_file() -> None:
+        (world.folder / "all.yaml").write_text("{")
+        ends_after(world, 2)()
+
+    world.during_wait = break_file
+    answer = world.run("top", "-f", files, "-o", "json")
+    assert len(answer.out.splitlines()) == 2
+    assert "The policy is taken as it was known before." in answer.err
+
+
+def test_standard_input_can_be_looked_at_once_only(world: Any) -> None:
+    answer = world.run("top", "-f", "-")
+    assert (answer.code, "add --once" in answer.err) == (1, True)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_table_stays_in_place(world: Any, files: str) -> None:
+    world.open_out = Terminal
+    world.during_wait = ends_after(world, 2)
+    assert world.run("top", "-f", files).out.count("\x1b[H\x1b[J") == 2
