@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller_logic.readings import Readings
-from controller_logic.throttle_decision import Round, StepKind, ThrottleDecision, ThrottleStep
+from controller_logic.throttle_acts import ACTIONS
+from controller_logic.throttle_decision import Round, ThrottleDecision, ThrottleStep
 from controller_logic.throttle_input import RateKey
 from tidegate.control.audit_record import Line, Place, round_id
 
-ACTIONS = frozenset({StepKind.CUT, StepKind.RAISE, StepKind.RELEASE})
 _PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would tell of something else
 
 
