@@ -34,7 +34,7 @@ _NEAR_AN_END: Final = ADAPTIVE_SHARES // 50
 def adapt(given: AdaptiveInput, memory: Adaptations) -> dict[RateKey, Adaptation]:
     """The share of every rate, moved where the measurements say so. What is not among the rates is forgotten.
 
-    A rate that memory lacks (a new operator) starts where the ledger, or else the quota in force, says; without either at Max.
+    A rate that memory lacks (a new operator) starts where the quota in force says, without one at Max.
     """
     law = _Law(given)
     return {rate.key: law.adapted(rate, memory.get(rate.key)) for rate in given.rates}
@@ -186,9 +186,7 @@ def _snapped(share: int) -> int:
 
 
 def _found_share(rate: AdaptiveRate) -> int:
-    """Where a rate that nobody remembers stands, by the ledger, by the quota in force, or else at Max, where no partition starves."""
-    if rate.recorded_share is not None:
-        return min(ADAPTIVE_SHARES, max(0, rate.recorded_share))
-    if rate.in_force is None or rate.throttled or rate.highest <= rate.lowest:
+    """Where a rate that nobody remembers stands, by the quota in force; without one at Max, where no partition starves."""
+    if rate.in_force is None or rate.highest <= rate.lowest:
         return ADAPTIVE_SHARES
     return min(ADAPTIVE_SHARES, max(0, round((rate.in_force - rate.lowest) / (rate.highest - rate.lowest) * ADAPTIVE_SHARES)))

@@ -30,7 +30,7 @@ class AdaptiveRate:
     """One entity's promise per partition in one direction, where its leaders are, and what stands.
 
     `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it. `throttled` is true while the tide gate holds it
-    below its contract. `recorded_share` is what the ledger says of the value in force; None = nothing.
+    below its contract; then `in_force` is that contract, as the ledger has it.
     """
 
     entity: Entity
@@ -40,7 +40,6 @@ class AdaptiveRate:
     leads: frozenset[int]
     in_force: int | None
     throttled: bool = False
-    recorded_share: int | None = None
 
     @property
     def key(self) -> RateKey:
@@ -104,6 +103,11 @@ class Adaptation:
     sightings: tuple[Sighting, ...] = ()
     moved_at_seconds: float | None = None
     moved_up: bool = False
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the share was moved, and nothing else has changed since: not even what is in force."""
+        return self.moved_at_seconds is not None and self.moved_at_seconds == self.steady_since_seconds
 
 
 Adaptations = Mapping[RateKey, Adaptation]

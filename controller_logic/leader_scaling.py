@@ -6,6 +6,7 @@ second and partition becomes (control.md 5):
     Max   q x max l_b          no partition starves; permits skew times the promise
     Mean  ceil(q x m / k)      permits the promise; a partition on a crowded broker gets less than q
     Min   q x min l_b          no broker exceeds its own share; most partitions get less than q
+    Adaptive   between Mean and Max, in shares of 1/1024 that `adaptive.py` moves by measured rates
 
 Nothing here knows what stands in Kafka or when a number may be lowered.
 """
@@ -139,7 +140,7 @@ def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
     if not spread.leaders:
         return _scale(1)
     match method:
-        case ScalingMethod.MAX:
+        case ScalingMethod.MAX | ScalingMethod.ADAPTIVE:  # Adaptive begins at Max and goes by `adaptive_scale`
             return _scale(spread.largest)
         case ScalingMethod.MIN:
             return _scale(spread.smallest)

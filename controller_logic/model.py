@@ -68,6 +68,7 @@ class ScalingMethod(StrEnum):
     MAX = "Max"
     MEAN = "Mean"
     MIN = "Min"
+    ADAPTIVE = "Adaptive"
 
 
 class Speed(StrEnum):

@@ -182,13 +182,28 @@ def test_even_leaders_leave_nothing_to_choose() -> None:
 
 
 @pytest.mark.parametrize(
-    ("in_force", "recorded", "share"),
-    [(None, None, ADAPTIVE_SHARES), (15 * MB, None, 0), (17_500_000, None, 512), (17_500_000, 700, 700), (99 * MB, None, ADAPTIVE_SHARES)],
-    ids=["nothing stands", "Mean stands", "half way", "the ledger knows better", "above Max"],
+    ("in_force", "throttled", "share"),
+    [
+        (None, False, ADAPTIVE_SHARES),
+        (15 * MB, False, 0),
+        (17_500_000, False, 512),
+        (17_500_000, True, 512),
+        (99 * MB, False, ADAPTIVE_SHARES),
+    ],
+    ids=["nothing stands", "Mean stands", "half way", "half way when it was throttled", "above Max"],
 )
-def test_a_new_operator_finds_its_place(in_force: int | None, recorded: int | None, share: int) -> None:
-    rate = rate_of(LEADERS, in_force=in_force, recorded_share=recorded)
+def test_a_new_operator_finds_its_place(in_force: int | None, throttled: bool, share: int) -> None:
+    rate = rate_of(LEADERS, in_force=in_force, throttled=throttled)
     assert look(rate, {}, seconds=0).share == share
+
+
+@pytest.mark.parametrize("leaders", [{1: 2, 2: 1}, {1: 4, 2: 3, 3: 3, 4: 2}, {1: 10, 2: 1, 3: 1, 4: 1}])
+@pytest.mark.parametrize("promised_mb", [1, 10])
+def test_a_new_operator_finds_every_share_again_to_the_byte(leaders: dict[int, int], promised_mb: int) -> None:
+    for share in range(ADAPTIVE_SHARES + 1):
+        value = rate_of(leaders, promised_mb).value_at(share)
+        rate = rate_of(leaders, promised_mb, in_force=value)
+        assert rate.value_at(look(rate, {}, seconds=0).share) == value
 
 
 def test_who_is_not_asked_for_is_forgotten() -> None:

@@ -24,8 +24,7 @@ def rates(draw: st.DrawFn) -> AdaptiveRate:
     led = draw(leaders)
     made = rate_of(led, draw(st.integers(1, 50)))
     standing = draw(st.none() | shares.map(made.value_at) | st.integers(1024, 10**9))
-    recorded = draw(st.none() | st.integers(-5, 2000))
-    return rate_of(led, made.promised // 1_000_000, standing, throttled=draw(st.booleans()), recorded_share=recorded)
+    return rate_of(led, made.promised // 1_000_000, standing, throttled=draw(st.booleans()))
 
 
 @st.composite
