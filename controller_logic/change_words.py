@@ -15,6 +15,9 @@ _WHY = {
     Reason.LEADERS_MOVED: "partition leaders moved",
     Reason.CONTRACT: "last step to the contract",
     Reason.REPAIRED: "another writer changed it",
+    Reason.THROTTLED: "throttled because a broker is over its limit",
+    Reason.RELAXING: "raised into measured headroom",
+    Reason.RELEASED: "back at the contract",
     Reason.GIVEN_BACK: "given back as it was before Tidegate",
 }
 

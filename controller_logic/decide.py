@@ -4,11 +4,12 @@ The order of a pass:
 
     1. hold        anything missing or a person's pause: report what is known, write nothing        holds_of
     2. target      contracts, with overrides laid over them, on the leaders, and Kafka's defaults   override, desired
-    3. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone       plan, key_step
-    4. removal     too much given back at once is held until a person confirms the count            removal
-    5. budget      order the writes, defer what does not fit into the quarter of an hour            budget
-    6. report      what every member has and should have, in numbers and words                      member_reports
-    7. watch       every live broker against its limits; nothing is written for it yet              broker_watch
+    3. throttle    which rates load holds below their contracts, and how far each may go now        throttle_pass
+    4. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone       plan, key_step
+    5. removal     too much given back at once is held until a person confirms the count            removal
+    6. budget      order the writes, defer what does not fit into the quarter of an hour            budget
+    7. report      what every member has and should have, in numbers and words                      member_reports
+    8. watch       every live broker against its limits, for people                                 broker_watch
 
 `decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really happened. The same
 observation and memory always give the same decision; a decision whose writes were all applied is followed by one
@@ -23,11 +24,13 @@ from controller_logic.broker_watch import watch
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
 from controller_logic.desired import Desired, desired
 from controller_logic.leader_scaling import Leaders
+from controller_logic.level_states import level_reports
 from controller_logic.member_reports import Circumstances, report
 from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
 from controller_logic.override import apply_overrides
 from controller_logic.plan import Plan, deletion_plan, make_plan, our_entities
 from controller_logic.reasons import Reason
+from controller_logic.throttle_pass import ThrottlePass, throttle_pass
 
 WARN_ABOVE_SKEW = 1.5
 _OVERLAPPING = MemberState.OVERLAPPING
@@ -39,7 +42,10 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     overridden = apply_overrides(observation.tiers, observation.overrides, observation.now_seconds)
     decision, memory = _decide(replace(observation, tiers=overridden.tiers), memory)
     watched = watch(observation, memory.pressures)
-    decision = replace(decision, overridden=overridden, watched=watched)
+    levels = level_reports(decision, memory.causes)
+    if not decision.holds:
+        memory = replace(memory, causes={one.level: one.because for one in levels if one.below_contract})
+    decision = replace(decision, overridden=overridden, watched=watched, levels=levels)
     if watched is None:
         return decision, memory
     return decision, replace(memory, pressures={one.broker: one.pressure for one in watched})
@@ -108,28 +114,34 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
     charged = budget.unexpired(memory.charged, now_seconds=now_seconds) or budget.recovered(
         [stored.ledger for stored in ours.values() if stored.ledger is not None], now_seconds=now_seconds
     )
+    load = throttle_pass(observation, wanted, quotas, memory=memory.throttle, pace=memory.pace)
+    wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
     else:
         plan = make_plan(wanted, ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
-    remembered = replace(memory, charged=charged, repairs=plan.repairs, confirmed_removals=plan.confirmed_removals)
+    remembered = replace(
+        memory, charged=charged, repairs=plan.repairs, confirmed_removals=plan.confirmed_removals, throttle=load.memory, pace=load.pace
+    )
+    circumstances = Circumstances(policy, quotas, None, plan.writes, held=load.held)
     if policy.mode is Mode.OBSERVE:
         writes = tuple(budget.in_sending_order(plan.writes.values()))
-        unwritten = Circumstances(policy, quotas, None, plan.writes, frozenset(plan.writes), Reason.OBSERVING)
-        return replace(_reported(wanted, plan, unwritten), would_write=writes), remembered
+        unwritten = replace(circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING)
+        return replace(_reported(wanted, plan, unwritten, load), would_write=writes), remembered
     admission = budget.admit(plan.writes.values(), charged, policy.notifications_per_quarter_hour, now_seconds=now_seconds)
     deferred = frozenset(write.entity for write in admission.deferred)
-    decision = _reported(wanted, plan, Circumstances(policy, quotas, None, plan.writes, deferred))
+    decision = _reported(wanted, plan, replace(circumstances, unwritten=deferred), load)
     decision = replace(decision, writes=admission.writes, finished_deleting=policy.deleting and not ours)
     return _with_deferred(decision, admission), remembered
 
 
-def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances) -> Decision:
+def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
     skews = [member.leader_skew for member in members]
     late = circumstances.unwritten | {entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives}
     due = [step.due_in_seconds for entity_plan in plan.entities.values() for step in entity_plan.steps if step.due_in_seconds]
+    due += [] if load.due_in_seconds is None else [load.due_in_seconds]
     return Decision(
         members=members,
         notes=(*plan.notes, *_member_notes(members, skews)),
@@ -138,12 +150,13 @@ def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances) -> Deci
         contended=sum(entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()),
         largest_leader_skew=max((skew for skew in skews if skew is not None), default=None),
         next_pass_in_seconds=min(due, default=None),
+        throttle=load.decision,
     )
 
 
 def _member_reports(wanted: Desired, plan: Plan, circumstances: Circumstances) -> tuple[MemberReport, ...]:
     plans = plan.entities
-    if not plans and not circumstances.unwritten and circumstances.hold is None:
+    if not plans and not circumstances.unwritten and not circumstances.held and circumstances.hold is None:
         return wanted.members  # all end as promised
     return tuple([report(promised, plans.get(promised.entity), circumstances) for promised in wanted.members])
 

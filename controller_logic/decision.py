@@ -15,7 +15,10 @@ from controller_logic.pressure import Pressure
 from controller_logic.promise import Promise, promise_of
 from controller_logic.promise_ground import Ground
 from controller_logic.reasons import Reason
+from controller_logic.throttle_decision import ThrottleDecision
+from controller_logic.throttle_input import ThrottleMemory
 from controller_logic.value import value
+from controller_logic.write_pace import WritePace
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class Memory:
 
     `charged` holds (time, number of charged entity writes), oldest first, of the last quarter of an hour.
     `confirmed_removals` are the entities that a person confirmed for removal and that are not all given back yet;
-    `held_since` says since when the holds stand that the core itself found; `pressures` what was said of each broker last.
+    `held_since` says since when the holds stand that the core itself found; `pressures` what was said of each broker last;
+    `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the throttle and to the spread of its writes.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
@@ -41,12 +45,16 @@ class Memory:
     confirmed_removals: frozenset[Entity] = frozenset()
     held_since: Mapping[Reason, float] = field(default_factory=dict)
     pressures: Mapping[int, Pressure] = field(default_factory=dict)
+    throttle: ThrottleMemory | None = None
+    pace: WritePace | None = None
+    causes: Mapping[Level, str] = field(default_factory=dict)
 
 
 class MemberState(StrEnum):
     """What a member's status says of it."""
 
     CONTRACT = "Contract"
+    THROTTLED = "Throttled"
     STEPPING = "Stepping"
     UNLIMITED = "Unlimited"
     HELD = "Held"
@@ -139,6 +147,29 @@ class MemberReport:
         return self.promise.permitted_total
 
 
+class LevelState(StrEnum):
+    """What all members of a level together are."""
+
+    CONTRACT = "Contract"
+    STEPPING = "Stepping"
+    THROTTLED = "Throttled"
+    RELAXING = "Relaxing"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReport:
+    """One level with members. `because` says which broker's load began the throttling; empty = not throttled, or nobody remembers.
+
+    `below_contract` of the `members` are throttled now.
+    """
+
+    level: Level
+    state: LevelState
+    because: str = ""
+    members: int = 0
+    below_contract: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Something that people should be told about the policy as a whole or about one entity."""
@@ -158,7 +189,8 @@ class Decision:
     those at their target once the writes are applied, `contended` those left alone. `next_pass_in_seconds` is when a step is
     due or the budget has room again, None = no need before the usual poll. `overridden` says which overrides apply, and when one ends.
     `finished_deleting` is true when a deleting policy has nothing left to give back. `watched` has every live broker against its limits;
-    None = load is not known.
+    None = load is not known. `throttle` is what load made of every rate, None = the policy measures none, or the pass is held.
+    `levels` is what each level with members is; none while the pass is held.
     """
 
     writes: tuple[QuotaWrite, ...] = ()
@@ -174,4 +206,6 @@ class Decision:
     next_pass_in_seconds: float | None = None
     finished_deleting: bool = False
     watched: Watched | None = None
+    throttle: ThrottleDecision | None = None
+    levels: tuple[LevelReport, ...] = ()
     overridden: Overridden = field(default_factory=Overridden)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller_logic.change_words import ChangeWords, first_words
-from controller_logic.key_step import Beneath, KeyRules, KeyStep, Standing, follow, give_back
+from controller_logic.key_step import Beneath, KeyRules, KeyStep, Standing, follow, give_back, is_recorded
 from controller_logic.model import LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.promise import Promise, Target
 from controller_logic.reasons import Reason
@@ -77,7 +77,7 @@ def plan_entity(
     entries = stored.ledger.entries if stored.ledger is not None else _NO_ENTRIES
     if contended:
         return EntityPlan(refused=Reason.CONTENDED), None
-    if promise.certain and promise.targets and not (stored.values or entries or beneath):
+    if promise.certain and promise.targets and not (stored.values or entries or beneath) and not promise.is_throttled:
         return AS_PROMISED, _first_quota(stored, promise.targets, rules)
     steps = [
         follow(Standing(key, stored.values.get(key), entries.get(key), beneath.get(key)), target, rules.keys)
@@ -126,7 +126,7 @@ def has_arrived(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
         return False
     for key, target in targets.items():
         entry = ledger.entries.get(key)
-        if entry is None or entry.written != target.text or stored.values.get(key) != target.text:
+        if entry is None or entry.written != target.text or stored.values.get(key) != target.text or not is_recorded(entry, target):
             return False
     return True
 

@@ -50,7 +50,7 @@ def escalate(scene: Scene, was: DirectionMemory, drains: Mapping[RateKey, Draini
     raises = _raises(scene, needs, memory, cuts)
     begun = {key: drain for key, drain in plan.drains.items() if any(cut.key == key for cut in cuts)}
     after = _after(memory, scene, cuts=bool(cuts), raises=bool(raises))
-    phase = _phase(scene, needs, plan, after, moving=bool(cuts) or bool(plan.steps))
+    phase = _phase(scene, needs, plan, after, moving=bool(cuts) or plan.moving)
     return Outcome(phase, needs, plan, after, (*cuts, *raises), {**going, **begun})
 
 

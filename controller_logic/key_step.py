@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, QuotaKey, WriteKind
 from controller_logic.mute_guard import MuteGuard, Step
-from controller_logic.promise import Target
+from controller_logic.promise import Target, Throttled
 from controller_logic.quota_text import enforced_rate, number_of, same_quota
 from controller_logic.reasons import Reason
 from controller_logic.value import value
@@ -113,6 +113,8 @@ def follow(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
     finishing = standing.entry is not None and standing.entry.reason is Reason.STEPPING
     if cause is Reason.LEADERS_MOVED and not finishing and _is_small(target, standing.seen, rules.minimum_change_percent):
         return _kept(standing, Reason.MINIMUM_CHANGE)
+    if target.throttle is not None:
+        return _throttle(standing, target, target.throttle, rules=rules, cause=cause)
     in_force = standing.rate_in_force
     if in_force is not None and target.value < in_force:
         return _lower(standing, target, in_force, rules=rules, cause=cause)
@@ -150,11 +152,29 @@ def _lower_back(standing: Standing, entry: LedgerEntry, in_force: int, *, goal: 
     return _lowered(returned, step, rules)
 
 
+def _throttle(standing: Standing, target: Target, throttle: Throttled, *, rules: KeyRules, cause: Reason) -> KeyStep:
+    """The value is as far as it may go now: the throttle looks at what the windows hold, which the guard does not know."""
+    in_force = standing.rate_in_force
+    raises = in_force is not None and target.value > in_force
+    kind, charged = _kind(cause, raises=raises)
+    entry = replace(_entry(standing, target.text, rules=rules, reason=cause, basis=target.basis), of_contract=throttle.contract)
+    mute_seconds = 0.0 if raises else throttle.predicted_mute_seconds
+    return KeyStep(standing.key, standing.seen, target.text, entry, cause, kind, charged, predicted_mute_seconds=mute_seconds)
+
+
+def is_recorded(entry: LedgerEntry, target: Target) -> bool:
+    """Whether the ledger knows that the value is a throttle, or that it is none."""
+    return (entry.of_contract is None) is (target.throttle is None)
+
+
 def _already_there(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
-    if standing.entry is not None and not standing.disturbed:
+    entry, throttle = standing.entry, target.throttle
+    if entry is not None and not standing.disturbed and is_recorded(entry, target):
         return _kept(standing, Reason.IN_SYNC)
-    recorded = _entry(standing, standing.seen, rules=rules, reason=Reason.CONTRACT, basis=target.basis)
-    return KeyStep(standing.key, standing.seen, standing.seen, recorded, Reason.CONTRACT, WriteKind.RECORD)
+    reason = Reason.CONTRACT if throttle is None else Reason.THROTTLED
+    recorded = _entry(standing, standing.seen, rules=rules, reason=reason, basis=target.basis)
+    recorded = recorded if throttle is None else replace(recorded, of_contract=throttle.contract)
+    return KeyStep(standing.key, standing.seen, standing.seen, recorded, reason, WriteKind.RECORD)
 
 
 def _kept(standing: Standing, because: Reason) -> KeyStep:
@@ -202,11 +222,15 @@ def _accepted_on_the_way(standing: Standing, target: Target, rules: KeyRules) ->
 
 
 def _cause(standing: Standing, target: Target) -> Reason:
-    entry = standing.entry
+    entry, throttle = standing.entry, target.throttle
+    if throttle is not None and throttle.because is not None and not standing.disturbed:
+        return throttle.because
     if entry is None:
         return Reason.FIRST_QUOTA if standing.seen is None else Reason.ADOPTED
     if standing.disturbed:
         return Reason.REPAIRED
+    if entry.of_contract is not None and throttle is None:
+        return Reason.RELEASED
     if entry.basis != target.basis:
         return Reason.CONTRACT_CHANGED
     on_its_way_down = entry.reason is Reason.STEPPING and not _is_raise(standing.seen, target)

@@ -15,8 +15,9 @@ from controller_logic.model import Entity, Hold, Level, Member, Policy, QuotaKey
 from controller_logic.mute_guard import MuteGuard
 from controller_logic.promise import Promise, Target, promise_of
 from controller_logic.promise_ground import Ground
-from controller_logic.quota_text import KEY_WORDS, number_of, quota_words
+from controller_logic.quota_text import KEY_WORDS, number_of, quota_words, rate_words
 from controller_logic.reasons import Reason
+from controller_logic.throttled import HeldDown, HeldKeys, throttled_rates
 
 _KEYS = tuple(QuotaKey)
 _UNTOUCHED = {
@@ -39,7 +40,10 @@ _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What applies to all members of one pass. `unwritten` are entities whose write waits for the budget, or for Enforce."""
+    """What applies to all members of one pass. `unwritten` are entities whose write waits for the budget, or for Enforce.
+
+    `held` are those that load holds below their contracts.
+    """
 
     policy: Policy
     quotas: Mapping[Entity, StoredQuota] | None
@@ -47,6 +51,7 @@ class Circumstances:
     writes: Mapping[Entity, QuotaWrite] = field(default_factory=dict)
     unwritten: frozenset[Entity] = frozenset()
     unwritten_because: Reason = Reason.WRITE_BUDGET_SPENT
+    held: HeldDown = field(default_factory=dict)
 
 
 def promised_report(tier: Tier, member: Member, ground: Ground | None) -> MemberReport:
@@ -61,6 +66,9 @@ def promised_report(tier: Tier, member: Member, ground: Ground | None) -> Member
     if contract is None or contract.is_empty:
         words = f"no contract: not limited by Tidegate{' and never throttled' if tier.level is Level.L0 else ''}"
         return MemberReport(tier, member, ground, MemberState.UNLIMITED, Reason.IN_SYNC, words)
+    if tier.throttled and not member.exempt and throttled_rates(tier, member) is None:
+        words = f"{promise_of(contract, ground)}; never throttled: its tier gives no throttled rate {contract.form.value}"
+        return MemberReport(tier, member, ground, _CONTRACT, Reason.NO_THROTTLED_RATE, words)
     return MemberReport(tier, member, ground, _CONTRACT, _AS_PROMISED)
 
 
@@ -72,7 +80,8 @@ def overlapping_report(report: MemberReport, owner: MemberReport) -> MemberRepor
 
 def report(promised: MemberReport, plan: EntityPlan | None, circumstances: Circumstances) -> MemberReport:
     """The report of one member: the promised one, unless its plan (None = it ends as promised) or the circumstances differ."""
-    if plan is None and circumstances.hold is None and promised.entity not in circumstances.unwritten:
+    unusual = promised.entity in circumstances.unwritten or promised.entity in circumstances.held
+    if plan is None and circumstances.hold is None and not unusual:
         return promised
     if promised.state is MemberState.OVERLAPPING:
         return promised
@@ -101,6 +110,8 @@ def _verdict_of_steps(promised: MemberReport, plan: EntityPlan, circumstances: C
     short = [step for step in plan.steps if not step.arrived]
     if short:
         return _verdict_on_the_way(promised.promise, short, policy)
+    if promised.entity in circumstances.held:
+        return _verdict_on_throttled(circumstances.held[promised.entity])
     if promised.state is MemberState.UNLIMITED:
         given_back = promised.entity in circumstances.writes
         return promised.state, Reason.GIVEN_BACK if given_back else promised.reason, promised.wording
@@ -108,6 +119,16 @@ def _verdict_of_steps(promised: MemberReport, plan: EntityPlan, circumstances: C
         words = f"leaders moved by less than {policy.minimum_change_percent} %: quota stays as it is; {promised.promise}"
         return MemberState.CONTRACT, Reason.MINIMUM_CHANGE, words
     return promised.state, promised.reason, promised.wording
+
+
+def _verdict_on_throttled(held: HeldKeys) -> Verdict:
+    parts = [
+        f"{KEY_WORDS[key]} {rate_words(one.value)} of the contract's {rate_words(one.contract)} per broker"
+        f"{'' if one.value <= one.floor.value else f', never below {rate_words(one.floor.value)}'}"
+        for key, one in held.items()
+    ]
+    reason = Reason.RELAXING if all(one.rises for one in held.values()) else Reason.THROTTLED
+    return MemberState.THROTTLED, reason, "; ".join(parts)
 
 
 def _verdict_on_the_way(promise: Promise, short: list[KeyStep], policy: Policy) -> Verdict:

@@ -9,6 +9,7 @@ from controller_logic.leader_scaling import LeaderSpread
 from controller_logic.model import Contract, QuotaKey, RateForm
 from controller_logic.promise_ground import Ground
 from controller_logic.quota_text import KEY_WORDS, number_words
+from controller_logic.reasons import Reason
 from controller_logic.value import value
 
 # an enum's member costs ten times as much to look up as a name of this module, and these are looked up for every member
@@ -20,16 +21,34 @@ _DEFAULT = Ground("default")
 
 
 @value(frozen=True, slots=True)
+class Throttled:
+    """A byte rate below its contract: what should be in force now, of which contract (bytes/s), and the longest mute that it may cause.
+
+    `floor` is the tier's throttled rate on the same leaders. `because` says why the value changes in this pass; None = it is the same
+    share of the contract as before. `rises` says whether the last change on load was a raise.
+    """
+
+    value: int
+    contract: int
+    floor: "Target"
+    because: Reason | None = None
+    rises: bool = False
+    predicted_mute_seconds: float = 0.0
+
+
+@value(frozen=True, slots=True)
 class Target:
     """Where one quota key should end: the number, and the exact text that Kafka's store should hold.
 
-    `promised` is the rate in the contract's own form, `ground` what made it the number.
+    `promised` is the rate in the contract's own form, `ground` what made it the number. `throttle` is set while the number is a throttle
+    of the contract; it is guarded against mutes already.
     """
 
     value: int
     text: str
     promised: int
     ground: Ground
+    throttle: Throttled | None = None
 
     @property
     def certain(self) -> bool:
@@ -68,6 +87,11 @@ class Promise:
     @property
     def values(self) -> Mapping[QuotaKey, int]:
         return {key: target.value for key, target in self.targets.items()}
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether any key is held below its contract."""
+        return any(target.throttle is not None for target in self.targets.values())
 
     @property
     def contract_total(self) -> Mapping[QuotaKey, int]:

@@ -45,8 +45,10 @@ class Grounds:
 
     def under(self, member: Member) -> Ground:
         """The ground of the member's contract on its topics; no topics means all brokers that live."""
-        topics, contract = member.topics, member.contract
-        form = contract.form if contract is not None else None
+        return self.of(member.contract.form if member.contract is not None else None, member.topics)
+
+    def of(self, form: RateForm | None, topics: tuple[str, ...]) -> Ground:
+        """The ground of a promise in this form on these topics."""
         found = self._found[form]
         ground = found.get(topics)
         if ground is None:

@@ -36,8 +36,10 @@ def judge(policy: Policy, leaving: frozenset[Entity], managed: int, memory: Memo
 
 
 def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
-    """Whether the ledger has a key that nobody wants any more."""
-    return stored.ledger is not None and not stored.ledger.entries.keys() <= promise.keys
+    """Whether the ledger has a key that nobody wants any more; a throttle that ends where nothing is promised takes nothing away."""
+    if stored.ledger is None:
+        return False
+    return any(key not in promise.keys and entry.of_contract is None for key, entry in stored.ledger.entries.items())
 
 
 def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset[Entity]:

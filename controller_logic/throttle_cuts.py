@@ -24,7 +24,7 @@ class CutPlan:
     """`steps` are the cuts that are worth a write; `levels` were asked; `targets` is where each giver should end.
 
     `exhausted` says which brokers would stay over their limits with everybody at the target, and by how much (bytes/s); `drains` are the
-    drains that the steps begin.
+    drains that the steps begin; `moving` = somebody is still on the way to the target, now or after its next step.
     """
 
     steps: tuple[ThrottleStep, ...] = ()
@@ -32,6 +32,7 @@ class CutPlan:
     targets: Mapping[RateKey, int] = field(default_factory=dict)
     exhausted: Mapping[int, float] = field(default_factory=dict)
     drains: Mapping[RateKey, Draining] = field(default_factory=dict)
+    moving: bool = False
 
 
 def plan_cuts(scene: Scene, needs: Needs) -> CutPlan:
@@ -56,6 +57,7 @@ class _Planner:
         self._levels: list[Level] = []
         self._targets: dict[RateKey, int] = {}
         self._drains: dict[RateKey, Draining] = {}
+        self._moving = False
 
     def ask(self, level: Level) -> None:
         """Let the buckets of this level give what is left to give."""
@@ -87,6 +89,7 @@ class _Planner:
         """Count what the bucket gives in the end, and step if that is worth a write now."""
         goal = max(bucket.floor.value, ceil(target))
         self._targets[bucket.key] = goal
+        self._moving = self._moving or goal < WORTH_CUTTING * min(bucket.cap, bucket.contract)
         for broker in asked:
             self._left[broker] -= max(0.0, bucket.sends(broker) - target)
         step = self._step(bucket, goal, asked)
@@ -119,7 +122,7 @@ class _Planner:
 
     def plan(self) -> CutPlan:
         steps = tuple(sorted(self._steps, key=lambda step: (-step.relief, step.entity.sort_key)))
-        return CutPlan(steps, tuple(self._levels), self._targets, self._exhausted(), self._drains)
+        return CutPlan(steps, tuple(self._levels), self._targets, self._exhausted(), self._drains, self._moving)
 
     def _exhausted(self) -> dict[int, float]:
         """Where even the targets leave a broker over its limit, although nobody was spared for later."""

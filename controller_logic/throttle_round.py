@@ -9,7 +9,7 @@ from controller_logic.model import Level
 from controller_logic.readings import Direction
 from controller_logic.reasons import Reason
 from controller_logic.scene import CUT_ORDER, Scene
-from controller_logic.throttle_decision import BrokerView, Finding, NotDone, Round, StepKind, ThrottleStep
+from controller_logic.throttle_decision import BrokerView, Finding, NotDone, Phase, Round, StepKind, ThrottleStep
 from controller_logic.throttle_input import ManagedRate, RateKey
 
 _POOR_SCORE = 0.3  # below it leaders are in the wrong places: no quota mends that
@@ -81,7 +81,8 @@ def _of_brokers(scene: Scene, outcome: Outcome) -> list[Finding]:
         words = f"broker {broker} {way} is {_mb(helpless.need)} above its aim, L1 to L3 could give {_mb(helpless.can_give)} there"
         found.append(Finding(Reason.QUOTA_CANNOT_HELP, words, broker))
     spent = {broker: helpless.need - helpless.can_give for broker, helpless in outcome.needs.spent.items()}
-    for broker, amount in {**spent, **outcome.plan.exhausted}.items():
+    exhausted = outcome.plan.exhausted if outcome.phase is Phase.EXHAUSTED else {}
+    for broker, amount in {**spent, **exhausted}.items():
         found.append(
             Finding(Reason.QUOTA_EXHAUSTED, f"broker {broker} {way}: {_mb(amount)} too much with every tier at its target", broker)
         )

@@ -43,6 +43,7 @@ def record_to_bytes(record: LedgerRecord) -> bytes:
             "written_at_seconds": entry.written_at_seconds,
             "reason": entry.reason.value,
             "basis": entry.basis,
+            **({} if entry.of_contract is None else {"of_contract": entry.of_contract}),
         }
         for key, entry in sorted(record.entries.items())
     }
@@ -91,7 +92,7 @@ def _root(data: bytes | None, fields: set[str]) -> Mapping[str, object]:
 
 def _parse_entry(content: object) -> LedgerEntry:
     entry = _mapping(content)
-    if set(entry) != {"before", "written", "previous", "written_at_seconds", "reason", "basis"}:
+    if entry.keys() - {"of_contract"} != {"before", "written", "previous", "written_at_seconds", "reason", "basis"}:
         raise ValueError(f"an entry's fields are {sorted(entry)}")
     return LedgerEntry(
         before=_optional_text(entry["before"]),
@@ -100,6 +101,7 @@ def _parse_entry(content: object) -> LedgerEntry:
         written_at_seconds=_seconds(entry["written_at_seconds"]),
         reason=_reason(entry["reason"]),
         basis=_text(entry["basis"]),
+        of_contract=_contract(entry["of_contract"]) if "of_contract" in entry else None,
     )
 
 
@@ -124,6 +126,12 @@ def _text(content: object) -> str:
 
 def _optional_text(content: object) -> str | None:
     return None if content is None else _text(content)
+
+
+def _contract(content: object) -> int:
+    if isinstance(content, bool) or not isinstance(content, int) or content <= 0:
+        raise ValueError(f"a contract in bytes per second was expected, not {content!r}")
+    return content
 
 
 def _seconds(content: object) -> float:

@@ -1,0 +1,257 @@
+"""The throttle within a whole pass: what is written, remembered in the ledger, said of members and levels, and given back."""
+
+from dataclasses import replace
+
+import pytest
+
+from controller_logic.decision import LevelState, MemberState, Memory
+from controller_logic.model import Level, Mode, TopicLeaders, WriteKind
+from controller_logic.reasons import Reason
+from tests.unit.controller_logic.loaded_world import LEADER, THROTTLED, USERS, LoadedWorld, in_force, loaded_world, set_limit
+from tests.unit.controller_logic.worlds import FETCH, MB, member, per_broker, per_partition, report_of, tier, topology
+
+CONTRACT = 60 * MB
+
+
+@pytest.fixture
+def world() -> LoadedWorld:
+    """At its contracts, with a limit that nobody reaches."""
+    world = loaded_world()
+    world.minutes(2)
+    assert set(in_force(world).values()) == {CONTRACT}
+    return world
+
+
+def everybody_at_the_throttled_rate(world: LoadedWorld) -> None:
+    """Foreign traffic fills the card so that every tier gives all it can."""
+    world.other = 40.0 * MB
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+
+
+def test_over_the_limit_tiers_end_at_sized_targets_lowest_first_and_l0_is_never_touched(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    rates = in_force(world)
+    assert rates[Level.L0] == CONTRACT
+    assert rates[Level.L3] is not None
+    assert rates[Level.L1] is not None
+    assert THROTTLED[Level.L3] <= rates[Level.L3] <= 2 * THROTTLED[Level.L3]
+    assert rates[Level.L2] == THROTTLED[Level.L2]
+    assert THROTTLED[Level.L1] < rates[Level.L1] < CONTRACT
+    assert world.carried <= 50 * MB
+
+
+def test_a_raised_limit_gives_everything_back_exactly(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    set_limit(world, 1000 * MB)
+    world.minutes(6)
+    assert set(in_force(world).values()) == {CONTRACT}
+    assert world.quotas is not None
+    assert all(stored.ledger is not None and stored.ledger.entries[FETCH].of_contract is None for stored in world.quotas.values())
+
+
+def test_a_lowering_is_written_with_its_reason_its_contract_and_the_mute_it_may_cause(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    lowered = [write for decision in world.minutes(1) for write in decision.writes]
+    assert lowered
+    assert {write.reason for write in lowered} == {Reason.THROTTLED}
+    assert {write.kind for write in lowered} == {WriteKind.LOWERING}
+    assert all(write.charged and 0 < write.predicted_mute_seconds <= 12 for write in lowered)
+    assert all(write.ledger is not None and write.ledger.entries[FETCH].of_contract == CONTRACT for write in lowered)
+
+
+def test_every_write_of_an_episode_stays_within_the_budget(world: LoadedWorld) -> None:
+    world.policy = replace(world.policy, notifications_per_quarter_hour=10)
+    set_limit(world, 50 * MB)
+    written = sum(len(decision.writes) for decision in world.minutes(14))
+    assert written <= 10
+
+
+def test_a_restarted_operator_repeats_nothing_and_releases_nothing(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    before = in_force(world)
+    world.memory = Memory()
+    world.blind = True
+    assert not world.run().writes
+    world.blind = False
+    world.minutes(2)
+    assert in_force(world) == before
+
+
+def test_a_restart_in_the_middle_of_the_way_goes_on_from_there(world: LoadedWorld) -> None:
+    world.other = 40.0 * MB
+    set_limit(world, 50 * MB)
+    world.minutes(0.75)
+    middle = in_force(world)
+    assert middle[Level.L3] is not None
+    assert THROTTLED[Level.L3] < middle[Level.L3] < CONTRACT
+    world.memory = Memory()
+    assert not world.run().writes
+    world.minutes(6)
+    assert {level: in_force(world)[level] for level in THROTTLED} == THROTTLED
+
+
+def test_metrics_that_vanish_neither_cut_nor_release(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    before = in_force(world)
+    world.blind = True
+    assert not [write for _ in range(120) for write in world.after(5).writes]
+    assert in_force(world) == before
+
+
+def test_a_policy_without_metrics_gives_everything_back(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    world.policy = replace(world.policy, measured=False)
+    decision = world.run()
+    assert {write.reason for write in decision.writes} == {Reason.RELEASED}
+    assert set(in_force(world).values()) == {CONTRACT}
+
+
+def test_a_contract_edited_during_an_episode_keeps_its_share(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    before = in_force(world)[Level.L1]
+    assert before is not None
+    assert world.tiers is not None
+    l1 = replace(world.tiers[1], members=(member(USERS[Level.L1], per_broker(CONTRACT // 2), "orders"),))
+    world.tiers = (world.tiers[0], l1, *world.tiers[2:])
+    world.minutes(0.5)
+    after = in_force(world)[Level.L1]
+    assert after is not None
+    assert after < before
+
+
+def test_a_throttled_rate_edited_during_an_episode_takes_effect(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    assert world.tiers is not None
+    world.tiers = (*world.tiers[:3], replace(world.tiers[3], throttled=(per_broker(4 * MB),)))
+    world.minutes(0.5)
+    assert in_force(world)[Level.L3] == 4 * MB
+
+
+def test_a_member_that_becomes_l0_is_released_at_once(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    assert world.tiers is not None
+    world.tiers = (*world.tiers[:3], replace(world.tiers[3], level=Level.L0, throttled=()))
+    decision = world.run()
+    assert [write.reason for write in decision.writes if write.entity == USERS[Level.L3]] == [Reason.RELEASED]
+    assert in_force(world)[Level.L3] == CONTRACT
+
+
+def test_a_deleted_tier_gives_back_what_stood_before(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    assert world.tiers is not None
+    world.tiers = world.tiers[:3]
+    world.minutes(3)
+    assert in_force(world)[Level.L3] is None
+
+
+def test_without_a_contract_a_user_is_unlimited_until_throttled_and_unlimited_again_after(world: LoadedWorld) -> None:
+    assert world.tiers is not None
+    open_ended = tier(member(USERS[Level.L3], None), key=world.tiers[3].key, level=Level.L3)
+    world.tiers = (*world.tiers[:3], replace(open_ended, throttled=(per_broker(MB),)))
+    world.minutes(2)
+    assert in_force(world)[Level.L3] is None
+    set_limit(world, 90 * MB)
+    world.minutes(6)
+    throttled = in_force(world)[Level.L3]
+    assert throttled is not None
+    assert throttled < 25 * MB
+    set_limit(world, 1000 * MB)
+    world.minutes(6)
+    assert in_force(world)[Level.L3] is None
+
+
+def test_when_leaders_move_contract_and_throttle_move_together(world: LoadedWorld) -> None:
+    assert world.tiers is not None
+    world.tiers = (
+        *world.tiers[:3],
+        replace(world.tiers[3], members=(member(USERS[Level.L3], per_partition(CONTRACT), "orders"),), throttled=(per_partition(MB),)),
+    )
+    world.minutes(1)
+    everybody_at_the_throttled_rate(world)
+    assert in_force(world)[Level.L3] == MB
+    world.topology = topology({"orders": {LEADER: 2}}, brokers=(LEADER,))
+    decision = world.run()
+    assert [(write.kind, write.reason) for write in decision.writes] == [(WriteKind.RECOVERY, Reason.LEADERS_MOVED)]
+    assert in_force(world)[Level.L3] == 2 * MB
+
+
+def test_partitions_without_a_leader_stop_every_lowering(world: LoadedWorld) -> None:
+    world.topology = topology({"orders": TopicLeaders({LEADER: 1}, leaderless=1)}, brokers=(LEADER,))
+    assert world.tiers is not None
+    world.tiers = tuple(
+        replace(
+            one,
+            members=tuple(replace(each, contract=per_partition(CONTRACT)) for each in one.members),
+            throttled=tuple(per_partition(rates.fetch_bytes_per_second or 0) for rates in one.throttled),
+        )
+        for one in world.tiers
+    )
+    set_limit(world, 50 * MB)
+    assert not [write for decision in world.minutes(3) for write in decision.writes if write.kind is WriteKind.LOWERING]
+
+
+def test_observe_tells_what_it_would_do_and_writes_nothing(world: LoadedWorld) -> None:
+    world.policy = replace(world.policy, mode=Mode.OBSERVE)
+    set_limit(world, 50 * MB)
+    decisions = world.minutes(6)
+    assert not [write for decision in decisions for write in decision.writes]
+    would = {write.reason for decision in decisions for write in decision.would_write}
+    assert would == {Reason.THROTTLED}
+    assert set(in_force(world).values()) == {CONTRACT}
+    world.wants = dict.fromkeys(world.wants, float(MB))
+    assert not world.minutes(3)[-1].would_write
+
+
+def test_another_writer_is_put_right_and_the_throttle_stays(world: LoadedWorld) -> None:
+    everybody_at_the_throttled_rate(world)
+    world.someone_sets(USERS[Level.L3], str(CONTRACT))
+    decision = world.run()
+    assert [write.reason for write in decision.writes] == [Reason.REPAIRED]
+    world.minutes(4)
+    assert in_force(world)[Level.L3] == THROTTLED[Level.L3]
+
+
+def test_members_and_levels_say_that_they_are_throttled_and_because_of_which_broker(world: LoadedWorld) -> None:
+    everybody_at_the_throttled_rate(world)
+    decision = world.scrape()
+    report = report_of(decision, USERS[Level.L3])
+    assert (report.state, report.reason) == (MemberState.THROTTLED, Reason.THROTTLED)
+    assert report.message == "fetch 1.0 MB/s of the contract's 60.0 MB/s per broker"
+    assert report.quota[FETCH] == MB
+    assert report.target[FETCH] == CONTRACT
+    levels = {one.level: one for one in decision.levels}
+    assert levels[Level.L0].state is LevelState.CONTRACT
+    assert levels[Level.L3].state is LevelState.THROTTLED
+    assert levels[Level.L3].because == "broker 1 egress 140.0 of 50.0 MB/s"
+    assert levels[Level.L3].below_contract == 1
+
+
+def test_a_level_that_is_given_back_says_so_and_keeps_its_cause(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    set_limit(world, 90 * MB)
+    decision = world.minutes(6)[-1]
+    levels = {one.level: one for one in decision.levels}
+    assert levels[Level.L3].state is LevelState.RELAXING
+    assert levels[Level.L3].because == "broker 1 egress 100.0 of 50.0 MB/s"
+
+
+def test_a_member_for_whose_form_the_tier_gives_no_rate_is_never_throttled_and_says_so(world: LoadedWorld) -> None:
+    assert world.tiers is not None
+    world.tiers = (*world.tiers[:3], replace(world.tiers[3], throttled=(per_partition(MB),)))
+    set_limit(world, 50 * MB)
+    decision = world.minutes(4)[-1]
+    assert in_force(world)[Level.L3] == CONTRACT
+    report = report_of(decision, USERS[Level.L3])
+    assert report.reason is Reason.NO_THROTTLED_RATE
+    assert report.message.endswith("never throttled: its tier gives no throttled rate perBroker")
