@@ -17,7 +17,7 @@ contract. Whoever has one is never throttled while it lasts.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.model import Contract, Entity, Level, Member, RateForm, Tier
+from controller_logic.model import Contract, Entity, Level, Member, QuotaKey, RateForm, Tier
 from controller_logic.reasons import Reason
 
 
@@ -45,6 +45,14 @@ class Override:
     def target(self) -> str:
         """Whom it is for, in words: an entity, or a level."""
         return str(self.entity) if self.level is None else self.level.value
+
+    def sets(self, key: QuotaKey) -> bool:
+        """Whether it says what this quota is."""
+        rates = self.rates
+        if rates is None:
+            return False
+        said = {QuotaKey.CONSUMER_BYTE_RATE: rates.fetch_bytes_per_second, QuotaKey.PRODUCER_BYTE_RATE: rates.produce_bytes_per_second}
+        return said.get(key) is not None
 
     def lasts(self, now_seconds: float) -> bool:
         return now_seconds < self.expires_at_seconds

@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient, Configuration
 from tests.unit.hands import Hands
 from tidegate.control.vital_signs import VitalSigns
 from tidegate.errors import NeedsMending
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import ResourceCache
 from tidegate.main import connection_info, kopf_settings, liveness_endpoint, registry_of
 from tidegate.telemetry import MetricsServer, Telemetry
@@ -84,8 +84,9 @@ def test_a_deletion_that_the_watch_saw_leaves_the_cache(registry: kopf.OperatorR
     assert cache.snapshot(BUSINESS_TIERS) == ()
 
 
-def test_both_kinds_are_watched_and_nothing_makes_kopf_write_to_an_object(registry: kopf.OperatorRegistry) -> None:
-    assert {handler.id for handler in registry._watching.get_all_handlers()} == {BROKER_BANDWIDTH_POLICIES.plural, BUSINESS_TIERS.plural}
+def test_every_kind_is_watched_and_nothing_makes_kopf_write_to_an_object(registry: kopf.OperatorRegistry) -> None:
+    kinds = {BROKER_BANDWIDTH_POLICIES.plural, BUSINESS_TIERS.plural, QUOTA_OVERRIDES.plural}
+    assert {handler.id for handler in registry._watching.get_all_handlers()} == kinds
     assert registry._changing.get_all_handlers() == registry._spawning.get_all_handlers() == registry._indexing.get_all_handlers() == []
 
 

@@ -9,6 +9,7 @@ import typer
 from controller_logic.decide import decide
 from controller_logic.decision import MemberReport, Memory
 from controller_logic.model import Entity, StoredQuota
+from controller_logic.override import Override
 from tidegate.commands import options
 from tidegate.commands.asked import Asked, takes_policy_and_cluster
 from tidegate.commands.cluster_access import AccessOptions, live_brokers, observed, opened_cluster, opened_tree
@@ -25,12 +26,13 @@ ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the cluster: all its quotas, how many brokers live, what the policy decides, and what is amiss."""
+    """What is known of the cluster: its quotas, how many brokers live, what the policy decides, what is amiss, which overrides apply."""
 
     quotas: Mapping[Entity, StoredQuota]
     brokers: int | None
     reports: tuple[MemberReport, ...] = ()
     warnings: tuple[str, ...] = field(default=())
+    overrides: Mapping[Entity, Override] = field(default_factory=dict)
 
 
 @takes_policy_and_cluster
@@ -56,7 +58,7 @@ def explain(
 
 
 def _answer(around: Surroundings, subject: Subject, known: Known, *, output: OutputFormat) -> None:
-    explanations = explain_client(known.quotas, subject, known.reports)
+    explanations = explain_client(known.quotas, subject, known.reports, known.overrides)
     warnings = (*known.warnings, *_general_warnings(known.quotas, subject))
 
     def show(page: Page) -> None:
@@ -82,7 +84,7 @@ def _from_policy(around: Surroundings, asked: Asked) -> Known:
             *(warning.message for warning in seen.warnings),
         )
         brokers = len(seen.observation.topology.brokers) if seen.observation.topology else None
-        return Known(cluster.store.read_everything(), brokers, decision.members, warnings)
+        return Known(cluster.store.read_everything(), brokers, decision.members, warnings, decision.overridden.applied)
 
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:

@@ -6,10 +6,12 @@ Values are exact texts as Kafka holds them; totals are integers in bytes per sec
 from collections.abc import Sequence
 
 from controller_logic.decision import MemberReport
-from controller_logic.model import BYTE_RATE_KEYS
+from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
+from controller_logic.override import Override
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
 from tidegate.commands.page import Document
 from tidegate.commands.plan_document import entity_document
+from tidegate.control.status_policy import rfc3339
 
 
 def explain_document(subject: Subject, explanations: Sequence[KeyExplanation], *, brokers: int | None, warnings: Sequence[str]) -> Document:
@@ -50,7 +52,19 @@ def _key(explanation: KeyExplanation, brokers: int | None) -> Document:
         document["ledger"] = _ledger(explanation.author)
     if explanation.report:
         document["member"] = _member(explanation, explanation.report)
+    if explanation.override:
+        document["override"] = _override(explanation.key, explanation.override)
     return document
+
+
+def _override(key: QuotaKey, override: Override) -> Document:
+    return {
+        "name": override.key,
+        "target": override.target,
+        "sets": override.sets(key),
+        "until": rfc3339(override.expires_at_seconds),
+        "reason": override.reason,
+    }
 
 
 def _ledger(author: Author) -> Document:

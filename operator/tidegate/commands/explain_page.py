@@ -12,6 +12,7 @@ from controller_logic.quota_text import KEY_WORDS, enforced_rate, quota_words
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
 from tidegate.commands.page import Page
 from tidegate.commands.quantity import ago_words, short_words
+from tidegate.control.status_policy import rfc3339
 
 LEVEL_WORDS = {
     PrecedenceLevel.USER_AND_CLIENT: "this user with this client id",
@@ -54,6 +55,7 @@ def _show_key(page: Page, explanation: KeyExplanation, applies: Applicable, *, b
         f"Decided at level {applies.level.value} of 8, {LEVEL_WORDS[applies.level]} ({applies.entity}).",
         _bucket_sentence(applies.bucket),
         *_author_sentences(explanation, now_seconds),
+        *_override_sentences(explanation),
         *_total_sentences(explanation, applies, brokers),
         *_shadow_sentences(explanation, applies),
         *_next_sentences(explanation.report),
@@ -86,6 +88,15 @@ def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterat
     yield f"Set by Tidegate {_age(author, now_seconds)}: policy {author.record.policy_key}{member}."
     yield f"Why: {author.entry.reason.value}. {author.entry.reason.meaning}"
     yield f"Before Tidegate it was {quota_words(explanation.key, author.entry.before)}."
+
+
+def _override_sentences(explanation: KeyExplanation) -> Iterator[str]:
+    override = explanation.override
+    if override is None:
+        return
+    does = "stands in place of the contract" if override.sets(explanation.key) else "leaves the contract as it is"
+    until = rfc3339(override.expires_at_seconds)
+    yield f"Override {override.key}, for {override.target}, {does} and forbids throttling until {until}: {override.reason}"
 
 
 def _age(author: Author, now_seconds: float) -> str:

@@ -5,10 +5,11 @@ together what belongs to one quota key. Nothing is read or written here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller_logic.decision import MemberReport, MemberState
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
+from controller_logic.model import BYTE_RATE_KEYS, Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
+from controller_logic.override import Override
 from controller_logic.precedence import Applicable, Shadowed, applicable, candidates
 from controller_logic.quota_text import enforced_rate, same_quota
 from tidegate.commands.quantity import KEY_ORDER
@@ -40,6 +41,7 @@ class KeyExplanation:
 
     `author` None = not set by Tidegate. `report` is what the policy's decision says of the member that has this entity;
     None where no policy is known or nobody claims it. `shadowed_ours` are weaker values that Tidegate wrote in vain for this client.
+    `override` is the one that is laid over the member's contract.
     """
 
     key: QuotaKey
@@ -47,6 +49,7 @@ class KeyExplanation:
     author: Author | None
     report: MemberReport | None
     shadowed_ours: tuple[Shadowed, ...]
+    override: Override | None = None
 
     def total_over(self, brokers: int | None) -> int | None:
         """What one bucket may use over all brokers together, bytes per second or the key's own unit; None = unknown or unlimited."""
@@ -54,10 +57,22 @@ class KeyExplanation:
         return None if value is None or brokers is None else value * brokers
 
 
-def explain_client(quotas: Mapping[Entity, StoredQuota], subject: Subject, reports: Sequence[MemberReport]) -> tuple[KeyExplanation, ...]:
-    """All four quota keys, fetch first. `quotas` must be everything that the store holds."""
+def explain_client(
+    quotas: Mapping[Entity, StoredQuota],
+    subject: Subject,
+    reports: Sequence[MemberReport],
+    overrides: Mapping[Entity, Override] | None = None,
+) -> tuple[KeyExplanation, ...]:
+    """All four quota keys, fetch first. `quotas` must be everything that the store holds; `overrides` are those that apply, by entity."""
     by_entity = {report.entity: report for report in reports if report.state is not MemberState.OVERLAPPING}
-    return tuple(_explain_key(quotas, subject, by_entity, key=key) for key in KEY_ORDER)
+    explained = (_explain_key(quotas, subject, by_entity, key=key) for key in KEY_ORDER)
+    return tuple(replace(one, override=_override(one, overrides or {})) for one in explained)
+
+
+def _override(explanation: KeyExplanation, overrides: Mapping[Entity, Override]) -> Override | None:
+    """Overrides are about byte rates only."""
+    applies = explanation.applies
+    return overrides.get(applies.entity) if applies is not None and explanation.key in BYTE_RATE_KEYS else None
 
 
 def _explain_key(

@@ -21,8 +21,18 @@ STANDARD_INPUT = "-"
 _KINDS = frozenset(kind.kind for kind in KINDS)
 
 
+class _AsKubectlReads(yaml.SafeLoader):
+    """YAML in which a time is the text that was written, as it is for kubectl, whether somebody put it into quotes or not."""
+
+
+_AsKubectlReads.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def read_manifests(sources: Iterable[str], *, namespace: str, standard_input: TextIO = sys.stdin) -> tuple[Manifest, ...]:
-    """Every policy and tier in these files and directories (not deeper), in order; each has a namespace afterwards.
+    """Every policy, tier and override in these files and directories (not deeper), in order; each has a namespace afterwards.
 
     Raises NotFound for a source that does not exist or a directory without YAML, InvalidResource for what does not parse,
     for an object that breaks its schema, and for two objects of the same kind and name.
@@ -68,7 +78,7 @@ def _text_of(path: Path) -> str:
 
 def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
     try:
-        documents = list(yaml.safe_load_all(text))
+        documents = list(yaml.load_all(text, Loader=_AsKubectlReads))
     except yaml.YAMLError as error:
         raise InvalidResource(f"{name} is not YAML: {error}. Nothing was planned.") from error
     for document in documents:

@@ -1,4 +1,4 @@
-"""Which policy a command is about, with its tiers and credentials: from files, or from the custom resources in a cluster.
+"""Which policy a command is about, with its tiers, overrides and credentials: from files, or from the custom resources in a cluster.
 
 It reads and never writes. What was read is declared by the operator's own `control.declared`, so that a command and the
 operator cannot understand an object differently.
@@ -16,12 +16,13 @@ from tidegate.commands.surroundings import Surroundings
 from tidegate.control.declared import Declared, belongs_to, declare
 from tidegate.control.translate import object_key
 from tidegate.errors import InvalidResource, NotFound, TidegateError
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, Kubernetes
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
 from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
 from tidegate.resources.text import SecretRef
 
 RawObject = Mapping[str, Any]
 DEFAULT_NAMESPACE = "default"
+_KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,9 @@ class PolicySource:
         return self.declared.spec.kafka
 
     def remarks(self) -> tuple[str, ...]:
-        """One sentence for each tier that does not read: what it manages is left as it is."""
-        return tuple(f"{broken.message} What it manages stays as it is." for broken in self.declared.broken)
+        """One sentence for each tier that does not read: what it manages is left as it is; and for each override that changes nothing."""
+        tiers = (f"{broken.message} What it manages stays as it is." for broken in self.declared.broken)
+        return (*tiers, *(broken.message for broken in self.declared.broken_overrides))
 
     def _secret(self, reference: SecretRef | None, *, option: str) -> SecretData:
         if reference is None:
@@ -83,7 +85,7 @@ class PolicySource:
 
 
 def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
-    """The one policy that the options mean, with its tiers.
+    """The one policy that the options mean, with its tiers and overrides.
 
     Raises NotFound when there is none, InvalidResource when there are several and none is named, or when the policy does
     not read. A tier from the cluster that does not read is held by the operator, and so here (`remarks`).
@@ -93,15 +95,17 @@ def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
         manifests: Sequence[RawObject] = read_manifests(
             options.files, namespace=options.namespace or DEFAULT_NAMESPACE, standard_input=around.standard_input
         )
-        policies: Sequence[RawObject] = [item for item in manifests if item["kind"] == BROKER_BANDWIDTH_POLICIES.kind]
-        tiers: Sequence[RawObject] = [item for item in manifests if item["kind"] == BUSINESS_TIERS.kind]
+        policies, tiers, overrides = ([item for item in manifests if item["kind"] == kind.kind] for kind in _KINDS)
     else:
         kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
-        namespaces = (options.namespace,) if options.namespace else ()
-        policies = kubernetes.list_all(BROKER_BANDWIDTH_POLICIES, namespaces).items
-        tiers = kubernetes.list_all(BUSINESS_TIERS, namespaces).items
+        policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _KINDS)
     policy = _chosen(policies, options)
-    return PolicySource(declare(policy, [tier for tier in tiers if belongs_to(tier, policy)]), kubernetes)
+    ours, said = ([raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides))
+    return PolicySource(declare(policy, ours, overrides=said), kubernetes)
+
+
+def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) -> list[RawObject]:
+    return list(kubernetes.list_all(kind, (options.namespace,) if options.namespace else ()).items)
 
 
 def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:

@@ -26,7 +26,7 @@ from tidegate.control.rivals import older_rival
 from tidegate.control.wake import Cause
 from tidegate.control.world import World
 from tidegate.errors import InvalidResource, TidegateError
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ObjectRef, ResourceKind
 from tidegate.telemetry import PolicyReading, count_writes
 
 log = structlog.get_logger(__name__)
@@ -67,10 +67,8 @@ class Controller:
         policy = self._world.policies().get(self._key)
         if policy is None or (policy["metadata"].get("deletionTimestamp") and not has_finalizer(policy)):
             return self._world.settings.poll_seconds
-        known = [tier for tier in self._world.cache.snapshot(BUSINESS_TIERS) if belongs_to(tier, policy)]
-        tiers = [tier for tier in known if not tier["metadata"].get("deletionTimestamp")]
         started_seconds = self._world.clock.monotonic()
-        result = self._observe_and_act(policy, tiers)
+        result = self._observe_and_act(policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES))
         self._world.telemetry.pass_seconds.labels(self._key).observe(self._world.clock.monotonic() - started_seconds)
         if policy["metadata"].get("deletionTimestamp"):
             self._let_go_when_done(policy, result)
@@ -92,22 +90,32 @@ class Controller:
             return False
         return (now.brokers, now.topics) != (self._topology.brokers, self._topology.topics)
 
-    def _observe_and_act(self, policy: JsonObject, tiers: list[JsonObject]) -> PassResult | None:
-        complete = self._world.list_is_fresh(BUSINESS_TIERS)
+    def _of(self, policy: JsonObject, kind: ResourceKind) -> list[JsonObject]:
+        """The objects of this kind that refer to the policy and are to stay."""
+        known = [raw for raw in self._world.cache.snapshot(kind) if belongs_to(raw, policy)]
+        return [raw for raw in known if not raw["metadata"].get("deletionTimestamp")]
+
+    def _observe_and_act(self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]) -> PassResult | None:
+        fresh = self._world.list_is_fresh
         try:
-            self._declared = declared = declare(policy, tiers if complete else None, self._reader)
+            self._declared = declared = declare(
+                policy,
+                tiers if fresh(BUSINESS_TIERS) else None,
+                self._reader,
+                overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
+            )
         except InvalidResource as error:
             self._declared = None
             self._desk.catch_up()
-            self._world.reporter.unread(policy, error, tiers)
+            self._world.reporter.unread(policy, error, tiers, overrides)
             self._world.telemetry.passes.labels(self._key, "invalid").inc()
             return None
-        with self._first_word(policy, tiers) as heard_of_cluster:
+        with self._first_word(policy, tiers, overrides) as heard_of_cluster:
             result = self._run(policy, declared, self._newest_reading(declared), heard_of_cluster)
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
-        self._desk.post(PassReport(result, declared, policy, tuple(tiers), written))
+        self._desk.post(PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides)))
         self._measure(result)
         return result
 
@@ -122,6 +130,7 @@ class Controller:
                     report,
                     policy=known(BROKER_BANDWIDTH_POLICIES, report.policy),
                     tiers=tuple(known(BUSINESS_TIERS, tier) for tier in report.tiers),
+                    overrides=tuple(known(QUOTA_OVERRIDES, override) for override in report.overrides),
                 )
             )
         except Exception as error:
@@ -140,11 +149,13 @@ class Controller:
         brokers = None if self._topology is None else self._topology.brokers
         return self._metrics.latest(None if declared.policy.deleting else declared.spec.metrics, brokers)
 
-    def _first_word(self, policy: JsonObject, tiers: list[JsonObject]) -> AbstractContextManager[Callable[[], None]]:
+    def _first_word(
+        self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
+    ) -> AbstractContextManager[Callable[[], None]]:
         if self._seen_before:
             return nullcontext(lambda: None)
         self._seen_before = True
-        return first_word(lambda: self._world.reporter.first_sight(policy, tiers), FIRST_WORD_AFTER_SECONDS)
+        return first_word(lambda: self._world.reporter.first_sight(policy, tiers, overrides), FIRST_WORD_AFTER_SECONDS)
 
     def _run(self, policy: JsonObject, declared: Declared, readings: Readings | None, heard_of_cluster: Callable[[], None]) -> PassResult:
         try:
@@ -188,8 +199,11 @@ class Controller:
         if result.error is not None or (result.decision.writes and not result.decision.holds) or result.seen.facts is None:
             return min(poll_seconds, self._backoff.next_seconds())
         self._backoff.reset()
-        due_seconds = result.decision.next_pass_in_seconds
-        return poll_seconds if due_seconds is None else max(0.0, min(poll_seconds, due_seconds))
+        due_seconds, ends_at_seconds = result.decision.next_pass_in_seconds, result.decision.overridden.next_expiry_seconds
+        due = [poll_seconds] if due_seconds is None else [poll_seconds, due_seconds]
+        if ends_at_seconds is not None:
+            due.append(ends_at_seconds - result.seen.observation.now_seconds)
+        return max(0.0, min(due))
 
     def _measure(self, result: PassResult) -> None:
         telemetry, decision = self._world.telemetry, result.decision

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller_logic.model import Entity, Policy, Tier
+from controller_logic.override import Override
+from tidegate.control.declared_overrides import BrokenOverride, read_overrides
 from tidegate.control.translate import age_key, object_key, policy_from, tier_from
 from tidegate.errors import InvalidResource
 from tidegate.resources.loading import parse_policy, parse_tier
@@ -27,12 +29,14 @@ class BrokenTier:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One policy and its tiers, oldest first. `tiers` None = the list of tiers is not complete."""
+    """One policy with its tiers and overrides, oldest first. `tiers` or `overrides` None = their list is not complete."""
 
     policy: Policy
     spec: PolicySpec
     tiers: tuple[Tier, ...] | None
     broken: tuple[BrokenTier, ...] = ()
+    overrides: tuple[Override, ...] | None = ()
+    broken_overrides: tuple[BrokenOverride, ...] = ()
 
     @property
     def entities(self) -> frozenset[Entity]:
@@ -63,36 +67,47 @@ class TierReader:
         return before if before is not None and before[0] == spec else (spec, _read_tier(raw))
 
 
-def declare(policy: RawObject, tiers: Iterable[RawObject] | None, reader: TierReader | None = None) -> Declared:
-    """Read a policy and those tiers that refer to it. Raises InvalidResource when the policy itself does not read.
+def declare(
+    policy: RawObject,
+    tiers: Iterable[RawObject] | None,
+    reader: TierReader | None = None,
+    *,
+    overrides: Iterable[RawObject] | None = (),
+) -> Declared:
+    """Read a policy and the tiers and overrides that refer to it. Raises InvalidResource when the policy itself does not read.
 
-    Tiers of other policies are passed over; a tier that is being deleted counts as absent. A `reader` spares what it has read before.
+    Those of other policies are passed over; one that is being deleted counts as absent. A `reader` spares what it has read before.
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
-    if tiers is None:
-        return Declared(translated, spec, None)
-    ours = sorted((tier for tier in tiers if belongs_to(tier, policy) and not tier["metadata"].get("deletionTimestamp")), key=age_key)
-    read = (reader or TierReader()).read(ours)
+    read = None if tiers is None else (reader or TierReader()).read(_of(policy, tiers))
+    said, unsaid = (None, ()) if overrides is None else read_overrides(_of(policy, overrides))
     return Declared(
         translated,
         spec,
-        tuple(tier for tier in read if isinstance(tier, Tier)),
-        tuple(tier for tier in read if isinstance(tier, BrokenTier)),
+        None if read is None else tuple(tier for tier in read if isinstance(tier, Tier)),
+        tuple(tier for tier in read or () if isinstance(tier, BrokenTier)),
+        said,
+        unsaid,
     )
 
 
-def policy_name_of(tier: RawObject) -> str:
-    """The policy that a tier refers to, `namespace/name`; the empty text where it cannot be made out."""
-    reference = (tier.get("spec") or {}).get("policyRef") or {}
+def _of(policy: RawObject, objects: Iterable[RawObject]) -> list[RawObject]:
+    """Those that refer to the policy and are to stay, oldest first."""
+    return sorted((raw for raw in objects if belongs_to(raw, policy) and not raw["metadata"].get("deletionTimestamp")), key=age_key)
+
+
+def policy_name_of(raw: RawObject) -> str:
+    """The policy that a tier or an override refers to, `namespace/name`; the empty text where it cannot be made out."""
+    reference = (raw.get("spec") or {}).get("policyRef") or {}
     name = reference.get("name") if isinstance(reference, Mapping) else None
-    return f"{tier['metadata']['namespace']}/{name}" if isinstance(name, str) and name else ""
+    return f"{raw['metadata']['namespace']}/{name}" if isinstance(name, str) and name else ""
 
 
-def belongs_to(tier: RawObject, policy: RawObject) -> bool:
-    """Whether the tier may be the policy's. One whose reference cannot be made out may be of any policy in its namespace."""
-    named = policy_name_of(tier)
-    return named == object_key(policy) if named else bool(tier["metadata"]["namespace"] == policy["metadata"]["namespace"])
+def belongs_to(raw: RawObject, policy: RawObject) -> bool:
+    """Whether the object may be the policy's. One whose reference cannot be made out may be of any policy in its namespace."""
+    named = policy_name_of(raw)
+    return named == object_key(policy) if named else bool(raw["metadata"]["namespace"] == policy["metadata"]["namespace"])
 
 
 def _read_tier(raw: RawObject) -> Tier | BrokenTier:

@@ -21,7 +21,7 @@ _TROUBLED = frozenset(
     {MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.OVERLAPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD}
 )
 # said by Ready already, or of no news value on a first pass
-_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED})  # somebody asked for it, so it warns of nothing
+_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED})  # somebody asked for it, so it warns of nothing
 _QUIET = frozenset({Reason.STARTING, Reason.METRICS_NOT_WATCHED, Reason.WITHIN_CONTRACT, Reason.REACHABLE, Reason.OBSERVING})
 
 

@@ -1,7 +1,7 @@
 """Which policies exist, which of them this replica holds, and the loops that run them.
 
 Two threads: one renews Leases and does nothing else, so that nothing can make it late; the other keeps the lists of resources
-fresh, starts and stops loops, and speaks of tiers whose policy does not exist.
+fresh, starts and stops loops, and speaks of tiers and overrides whose policy does not exist.
 """
 
 import threading
@@ -17,11 +17,12 @@ from tidegate.control.declared import policy_name_of
 from tidegate.control.wake import Cause, Wakeup
 from tidegate.control.world import KINDS, World
 from tidegate.errors import TidegateError
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import relist
 
 log = structlog.get_logger(__name__)
 
+_OF_A_POLICY = (BUSINESS_TIERS, QUOTA_OVERRIDES)
 _TICK_SECONDS = 1.0
 ORPHAN_AFTER_SECONDS = 3.0
 _LEASE_TICK_SECONDS = 0.5
@@ -194,12 +195,12 @@ class Manager:
     def _speak_of_orphans(self, policies: frozenset[str]) -> None:
         """Only after a while: whoever applies a folder may well apply the tiers before their policy."""
         now_seconds = self._world.clock.monotonic()
-        named = {tier["metadata"]["uid"]: (tier, policy_name_of(tier)) for tier in self._world.cache.snapshot(BUSINESS_TIERS)}
-        orphans = {uid: (tier, name) for uid, (tier, name) in named.items() if name and name not in policies}
+        found = [(kind, raw, policy_name_of(raw)) for kind in _OF_A_POLICY for raw in self._world.cache.snapshot(kind)]
+        orphans = {raw["metadata"]["uid"]: (kind, raw, name) for kind, raw, name in found if name and name not in policies}
         self._orphan_since = {uid: self._orphan_since.get(uid, now_seconds) for uid in orphans}
-        for uid, (tier, name) in orphans.items():
+        for uid, (kind, raw, name) in orphans.items():
             if now_seconds - self._orphan_since[uid] >= ORPHAN_AFTER_SECONDS:
-                self._world.reporter.without_policy(tier, name)
+                self._world.reporter.without_policy(kind, raw, name)
 
     def _keep_leases(self) -> None:
         while not self._wakeup.stopping:

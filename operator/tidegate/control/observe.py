@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from controller_logic.decision import Note
-from controller_logic.model import Entity, Observation, StoredQuota, Topology
+from controller_logic.model import Entity, Observation, StoredQuota, Tier, Topology
 from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
 from tidegate.control.cluster_check import Expected, brokers_objection, migration_words, objections
@@ -57,11 +57,7 @@ class Observer:
         rival: Rival = lambda _: None,
     ) -> Seen:
         """Everything that can be known now. `rival` is asked whether another policy has the better right to the cluster."""
-        missing: Missing = []
-        if declared.tiers is None:
-            missing.append(
-                (Reason.LIST_INCOMPLETE, "The BusinessTiers could not be listed in full; every quota stays as it is until they can")
-            )
+        missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
             missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))
@@ -71,7 +67,9 @@ class Observer:
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
         holds = self._held.stamp(missing, now_seconds)
-        observation = Observation(now_seconds, declared.policy, declared.tiers, topology, quotas, holds, readings)
+        observation = Observation(
+            now_seconds, declared.policy, _tiers(declared), topology, quotas, holds, readings, declared.overrides or ()
+        )
         return Seen(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
 
     def look_again(self, seen: Seen, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float) -> Seen:
@@ -89,7 +87,8 @@ class Observer:
     def nothing_reached(self, declared: Declared, error: TidegateError, *, now_seconds: float) -> Seen:
         """What is known when there is not even a connection."""
         holds = self._held.stamp([(error.reason, error.message)], now_seconds)
-        return Seen(Observation(now_seconds, declared.policy, declared.tiers, None, None, holds), None)
+        observation = Observation(now_seconds, declared.policy, _tiers(declared), None, None, holds, overrides=declared.overrides or ())
+        return Seen(observation, None)
 
     def _warnings(
         self, facts: ClusterFacts | None, topology: Topology | None, cluster: KafkaCluster, *, now_seconds: float
@@ -99,6 +98,18 @@ class Observer:
         plugins = self._plugins.seen(cluster.topology, topology.brokers, now_seconds) if topology is not None else {}
         if plugins:
             yield Note(Reason.QUOTAS_IGNORED, plugin_words(plugins))
+
+
+def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
+    lists = {"BusinessTiers": declared.tiers, "QuotaOverrides": declared.overrides}
+    unknown = " and ".join(name for name, known in lists.items() if known is None)
+    if unknown:
+        yield Reason.LIST_INCOMPLETE, f"The {unknown} could not be listed in full; every quota stays as it is until they can"
+
+
+def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
+    """What everybody is promised; nobody knows that while overrides may be missing."""
+    return None if declared.overrides is None else declared.tiers
 
 
 def _is_ours(missing: Missing) -> bool:

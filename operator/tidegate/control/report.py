@@ -19,12 +19,13 @@ from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
 from tidegate.control.events import NORMAL, WARNING, Telling, broker_events, condition_events, member_events, write_events, writes_by_tier
 from tidegate.control.report_desk import PassReport
+from tidegate.control.status_override import OverrideVerdict, override_reports, starting_override, unread_override
 from tidegate.control.status_policy import PolicyVerdict, policy_verdict, starting_policy, unread_policy
 from tidegate.control.status_tier import TierVerdict, starting_tier, tier_verdict, unread_tier
 from tidegate.control.translate import object_key
 from tidegate.control.verdict import Verdict
 from tidegate.errors import InvalidResource
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ResourceKind
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ResourceKind
 from tidegate.resources.schema_model import SchemaModel
 
 log = structlog.get_logger(__name__)
@@ -70,13 +71,15 @@ class Reporter:
         # By policy and uid: on what basis a tier's status stands. The same report again is not even put together.
         self._standing: dict[str, dict[str, _Basis]] = {}
 
-    def first_sight(self, policy: JsonObject, tiers: Iterable[JsonObject]) -> None:
+    def first_sight(self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
         """Say `Unknown` of objects that nothing was said of yet, so that nobody takes silence for readiness."""
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
-        self._publisher.publish([*fresh, *(_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier))])
+        fresh += [_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier)]
+        fresh += [_of_override(override, starting_override()) for override in overrides if not _conditions(override)]
+        self._publisher.publish(fresh)
 
     def passed(self, report: PassReport) -> None:
-        """Report a pass. Its `tiers` are the raw objects of the policy's tiers, broken ones included."""
+        """Report a pass. Its `tiers` and `overrides` are the raw objects of the policy's, broken ones included."""
         result, declared = report.result, report.declared
         by_tier = writes_by_tier(report.written, result.decision.members)
         bases = _bases(result, declared, report.tiers)
@@ -87,6 +90,7 @@ class Reporter:
             if uid in bases and (writes or standing.get(uid) != bases[uid]):
                 verdict = tier_verdict(bases[uid].members, result.decision, declared.policy.mode)
                 reports.append(_of_tier(raw, verdict, writes, bases[uid].members))
+        reports += [_of_override(raw, verdict) for raw, verdict in override_reports(result, declared, report.overrides)]
         ownerless = _ownerless(by_tier, result.decision.members)
         said = policy_verdict(result, declared.spec, previous=_status(report.policy))
         loads = broker_events(_status(report.policy), result.decision.watched)
@@ -95,21 +99,26 @@ class Reporter:
         self._standing[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in stood or standing.get(uid) == basis}
         _log_writes(declared.policy.key, report.written)
 
-    def unread(self, policy: JsonObject, error: InvalidResource, tiers: Iterable[JsonObject]) -> None:
-        """Report a policy that does not read, and its tiers, of which nothing can be said because of it."""
-        told = f"Policy {object_key(policy)} is not valid, so nothing is changed for this tier until it is mended: {error.message}"
+    def unread(self, policy: JsonObject, error: InvalidResource, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
+        """Report a policy that does not read, and its tiers and overrides, of which nothing can be said because of it."""
+        told = f"Policy {object_key(policy)} is not valid, so nothing is changed for this object until it is mended: {error.message}"
         reports = [_of_policy(policy, unread_policy(error.reason, error.message))]
-        self._publisher.publish(reports + [_of_tier(tier, unread_tier(error.reason, told)) for tier in tiers])
+        reports += [_of_tier(tier, unread_tier(error.reason, told)) for tier in tiers]
+        reports += [_of_override(override, unread_override(error.reason, told)) for override in overrides]
+        self._publisher.publish(reports)
 
     def broke(self, policy: JsonObject, error: Exception) -> None:
         """Report a bug: the pass was abandoned."""
         told = f"A bug in Tidegate, {type(error).__name__}: {error}. The pass was abandoned, quotas stay as they are, it is tried again"
         self._publisher.publish([_of_policy(policy, unread_policy(Reason.INTERNAL_ERROR, told))])
 
-    def without_policy(self, tier: JsonObject, policy_key: str) -> None:
-        """Report a tier whose policy does not exist."""
-        told = f"BrokerBandwidthPolicy {policy_key} does not exist; this tier changes nothing and becomes Ready by itself when it appears"
-        self._publisher.publish([_of_tier(tier, unread_tier(Reason.POLICY_NOT_FOUND, told))])
+    def without_policy(self, kind: ResourceKind, raw: JsonObject, policy_key: str) -> None:
+        """Report a tier or an override whose policy does not exist."""
+        told = f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and becomes Ready by itself when it appears"
+        if kind == QUOTA_OVERRIDES:
+            self._publisher.publish([_of_override(raw, unread_override(Reason.POLICY_NOT_FOUND, told))])
+        else:
+            self._publisher.publish([_of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, told))])
 
     def left_behind(self, policy: JsonObject, message: str) -> None:
         """Tell that a policy is let go although quotas of it stay in Kafka."""
@@ -134,6 +143,10 @@ def _of_tier(raw: JsonObject, verdict: TierVerdict, written: Sequence[QuotaWrite
     said = {telling.reason for telling in changed}
     troubles = [telling for telling in member_events(_status(raw), members) if telling.reason not in said]
     return Report(BUSINESS_TIERS, raw, verdict.status, verdict.verdicts, (*write_events(written), *changed, *troubles))
+
+
+def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
+    return Report(QUOTA_OVERRIDES, raw, verdict.status, verdict.verdicts, condition_events(_status(raw), verdict.verdicts))
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:

@@ -24,6 +24,7 @@ class PassReport:
     policy: JsonObject
     tiers: tuple[JsonObject, ...]
     written: tuple[QuotaWrite, ...]
+    overrides: tuple[JsonObject, ...] = ()
 
     def after(self, earlier: "PassReport") -> "PassReport":
         """This report in place of both: the world as it is now, and the writes of both."""

@@ -7,13 +7,13 @@ from tidegate.control.connection import OpenCluster
 from tidegate.control.metrics_watch import OpenReader
 from tidegate.control.report import Reporter
 from tidegate.control.vital_signs import VitalSigns
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, Kubernetes, ResourceKind
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ResourceKind
 from tidegate.kube.cache import ResourceCache
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.settings import Settings
 from tidegate.telemetry import Telemetry
 
-KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS)
+KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 
 
 @dataclass(frozen=True, slots=True)

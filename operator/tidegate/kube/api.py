@@ -30,6 +30,7 @@ class ResourceKind:
 
 BROKER_BANDWIDTH_POLICIES = ResourceKind("tidegate.io", "v1alpha1", "brokerbandwidthpolicies", "BrokerBandwidthPolicy")
 BUSINESS_TIERS = ResourceKind("tidegate.io", "v1alpha1", "businesstiers", "BusinessTier")
+QUOTA_OVERRIDES = ResourceKind("tidegate.io", "v1alpha1", "quotaoverrides", "QuotaOverride")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,18 @@ from tidegate.control.observe import Observer
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 ANY = Default.DEFAULT
 ALICE = Entity(user="alice")
+OVERRIDE: dict[str, Any] = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "QuotaOverride",
+    "metadata": {"name": "backfill", "namespace": "streaming"},
+    "spec": {
+        "policyRef": {"name": "orders"},
+        "user": "alice",
+        "set": {"perPartition": {"fetch": "20M"}},
+        "expiresAt": "2026-11-30T06:00:00Z",
+        "reason": "agreed",
+    },
+}
 
 
 @pytest.fixture
@@ -110,6 +122,33 @@ def test_the_document_names_level_author_and_shadows(managed: Any) -> None:
         {"level": 6, "entity": {"user": "<default>", "defaults": ["user"]}, "value": "50000000", "setByTidegate": False}
     ]
     assert document["keys"]["producer_byte_rate"] == {"limited": False}
+
+
+def test_an_override_that_applies_is_shown_with_its_end_and_its_reason(managed: Any, policy: Any, tier: Any) -> None:
+    text = explained(managed, "-f", managed.write_files(policy, tier, OVERRIDE))
+    told = (
+        "Override streaming/backfill, for user=alice, stands in place of the contract and forbids throttling until 2026-11-30T06:00:00Z: "
+    )
+    assert f"{told}agreed" in text
+    assert "Now Held" not in text
+
+
+def test_an_override_in_the_document_says_what_it_does(managed: Any, policy: Any, tier: Any) -> None:
+    document = json.loads(explained(managed, "-f", managed.write_files(policy, tier, OVERRIDE), "-o", "json"))
+    assert document["keys"]["consumer_byte_rate"]["override"] == {
+        "name": "streaming/backfill",
+        "target": "user=alice",
+        "sets": True,
+        "until": "2026-11-30T06:00:00Z",
+        "reason": "agreed",
+    }
+
+
+def test_an_override_that_is_over_or_for_somebody_else_is_not_shown(managed: Any, policy: Any, tier: Any) -> None:
+    managed.now = 1_000_000_000.0  # in September 2001
+    over = {**OVERRIDE, "spec": {**OVERRIDE["spec"], "expiresAt": "2001-01-01T00:00:00Z"}}
+    other = {**OVERRIDE, "metadata": {"name": "other", "namespace": "streaming"}, "spec": {**OVERRIDE["spec"], "user": "bob"}}
+    assert "Override" not in explained(managed, "-f", managed.write_files(policy, tier, over, other))
 
 
 def test_explaining_changes_not_one_znode(managed: Any, policy: Any, tier: Any) -> None:

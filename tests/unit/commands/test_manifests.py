@@ -85,3 +85,14 @@ def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
 def test_a_source_with_nothing_in_it_is_an_error(source: str, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nothing was planned"):
         read_manifests([str(tmp_path / source)], namespace="n")
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_time_is_the_text_that_was_written_with_quotes_or_without(tmp_path: Path, quote: str) -> None:
+    spec = (
+        f"  policyRef: {{name: orders}}\n  level: L2\n  exempt: true\n  reason: agreed\n  expiresAt: {quote}2026-11-30T06:00:00Z{quote}\n"
+    )
+    path = tmp_path / "override.yaml"
+    path.write_text(f"apiVersion: tidegate.io/v1alpha1\nkind: QuotaOverride\nmetadata: {{name: o}}\nspec:\n{spec}")
+    (read,) = read_manifests([str(path)], namespace="given")
+    assert read["spec"]["expiresAt"] == "2026-11-30T06:00:00Z"

@@ -1,0 +1,248 @@
+"""An override from the resource to the quota and back: it takes effect, says so, ends by itself, and harms nobody when it is wrong."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from controller_logic.model import QuotaKey
+from controller_logic.reasons import Reason
+from tests.unit.control.stage import ALICE, Stage
+from tidegate.errors import Unreachable
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
+from tidegate.kube.cache import relist
+
+MADE = "2026-11-21T12:00:00Z"
+ENDS = "2026-11-21T13:00:00Z"
+TWENTY = {"set": {"perPartition": {"produce": "20M"}}}
+LATER_SECONDS = 3 * 3600.0  # when no list is fresh any more
+
+
+def seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """A policy and a tier that promises alice 10 MB/s a partition, each broker leading one."""
+    stage = Stage(now=seconds("2026-11-21T12:00:10Z"))
+    stage.policy()
+    stage.tier()
+    stage.run()
+    assert stage.produce() == "10000000"
+    return stage
+
+
+def put(stage: Stage, name: str = "backfill", *, made: str = MADE, **spec: Any) -> ObjectRef:
+    whom = {} if "level" in spec or "clientId" in spec else {"user": "alice"}
+    said = {"policyRef": {"name": "orders"}, "expiresAt": ENDS, "reason": "agreed", **whom, **spec}
+    raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": name, "namespace": "streaming"}, "spec": said})
+    ref = ObjectRef.of(QUOTA_OVERRIDES, raw)
+    stage.kubernetes.edit(ref, lambda obj: obj["metadata"].update(creationTimestamp=made))
+    return ref
+
+
+def status(stage: Stage, ref: ObjectRef) -> dict[str, Any]:
+    found: dict[str, Any] = stage.kubernetes.get(ref)["status"]
+    return found
+
+
+def message(stage: Stage, ref: ObjectRef) -> str:
+    return str(status(stage, ref)["conditions"][0]["message"])
+
+
+def settled(stage: Stage) -> None:
+    """Run passes until nothing is on its way any more."""
+    for _ in range(40):
+        stage.now += max(stage.run(), 1.0)
+    stage.run()
+
+
+def test_it_takes_effect_and_says_for_whom_since_when_and_until_when(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    assert stage.produce() == "20000000"
+    assert stage.condition(ref) == ("True", "Overridden")
+    found = status(stage, ref)
+    del found["conditions"], found["observedGeneration"]
+    assert found == {
+        "state": "Active",
+        "members": [{"tier": "streaming/gold", "member": "alice", "user": "alice"}],
+        "since": "2026-11-21T12:00:10Z",
+        "until": ENDS,
+        "summary": {"target": "user=alice", "members": 1},
+    }
+    assert "produce 20.0 MB/s" in message(stage, ref)
+
+
+def test_a_second_pass_writes_nothing_and_says_nothing(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    version, told = stage.kubernetes.get(ref)["metadata"]["resourceVersion"], len(stage.event_reasons())
+    stage.now += 60
+    stage.run()
+    assert stage.kubernetes.get(ref)["metadata"]["resourceVersion"] == version
+    assert len(stage.event_reasons()) == told
+
+
+def test_it_ends_by_itself_and_the_contract_is_back(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    stage.now = seconds(ENDS)
+    stage.run()
+    assert stage.condition(ref) == ("False", "OverrideExpired")
+    assert status(stage, ref)["state"] == "Expired"
+    assert status(stage, ref)["since"] == "2026-11-21T12:00:10Z"
+    assert "members" not in status(stage, ref)
+    settled(stage)
+    assert stage.produce() == "10000000"
+    assert stage.event_reasons().count("OverrideExpired") == 1
+
+
+def test_beginning_and_end_are_told_once_each_and_warn_of_nothing(stage: Stage) -> None:
+    put(stage, **TWENTY)
+    stage.run()
+    stage.now = seconds(ENDS)
+    settled(stage)
+    told = [(event.reason, event.type) for event in stage.kubernetes.events if event.regarding.kind == QUOTA_OVERRIDES]
+    assert told == [("Overridden", "Normal"), ("OverrideExpired", "Normal")]
+
+
+@pytest.mark.parametrize(("before_end", "due"), [(0.25, 0.25), (1800.0, None)])
+def test_the_next_pass_is_due_when_it_ends_if_that_is_soon(stage: Stage, *, before_end: float, due: float | None) -> None:
+    put(stage, **TWENTY)
+    stage.run()
+    usual = stage.run()
+    stage.now = seconds(ENDS) - before_end
+    assert stage.run() == pytest.approx(usual if due is None else due)
+
+
+def test_an_edited_end_and_a_deletion_take_effect_at_the_next_pass(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    stage.kubernetes.edit(ref, lambda raw: raw["spec"]["set"]["perPartition"].update(produce="30M"))
+    stage.run()
+    assert stage.produce() == "30000000"
+    stage.kubernetes.delete(ref)
+    settled(stage)
+    assert stage.produce() == "10000000"
+
+
+def test_a_restarted_operator_keeps_since_when_it_is_in_force(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    stage.now += 100
+    stage.restart()
+    stage.run()
+    assert status(stage, ref)["since"] == "2026-11-21T12:00:10Z"
+    assert stage.produce() == "20000000"
+
+
+def test_one_that_nobody_answers_to_changes_nothing_and_takes_effect_when_its_member_appears(stage: Stage) -> None:
+    ref = put(stage, **{**TWENTY, "user": "bob"})
+    stage.run()
+    assert stage.condition(ref) == ("False", "NoSuchMember")
+    assert status(stage, ref)["state"] == "Pending"
+    stage.tier("silver", user="bob")
+    stage.run()
+    assert stage.condition(ref) == ("True", "Overridden")
+
+
+def test_one_whose_policy_does_not_read_says_so(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    policy = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, stage.world.policies()["streaming/orders"])
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(mode="Perhaps"))
+    stage.run()
+    assert stage.condition(ref) == ("False", "InvalidSpec")
+    assert status(stage, ref)["state"] == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"expiresAt": "2026-12-22T12:00:00Z"}, "more than 30 days after the object was made (2026-11-21T12:00:00Z)"),
+        ({"exempt": True}, "must have exactly one of set and exempt"),
+        ({"expiresAt": "soon"}, "must be a date and time"),
+    ],
+)
+def test_a_broken_one_changes_nothing_says_why_and_holds_nobody_up(stage: Stage, wrong: dict[str, Any], told: str) -> None:
+    broken, sound = put(stage, **{**TWENTY, **wrong}), put(stage, "later", set={"perPartition": {"produce": "15M"}})
+    stage.run()
+    assert stage.condition(broken) == ("False", "InvalidSpec")
+    assert told in message(stage, broken)
+    assert (stage.condition(sound), stage.produce()) == (("True", "Overridden"), "15000000")
+
+
+def test_30_days_after_the_object_was_made_to_the_second_is_allowed(stage: Stage) -> None:
+    ref = put(stage, **{**TWENTY, "expiresAt": "2026-12-21T12:00:00Z"})
+    stage.run()
+    assert stage.condition(ref) == ("True", "Overridden")
+
+
+def test_the_one_that_loses_says_to_which_and_takes_over_when_that_ends(stage: Stage) -> None:
+    level = put(stage, "level", level="L0", set={"perPartition": {"produce": "15M"}}, expiresAt="2026-11-25T00:00:00Z")
+    single = put(stage, "single", **TWENTY)
+    stage.run()
+    assert stage.produce() == "20000000"
+    assert stage.condition(level) == ("False", "Overruled")
+    assert "override streaming/single goes before this one" in message(stage, level)
+    stage.now = seconds(ENDS)
+    settled(stage)
+    assert (stage.condition(single)[1], stage.condition(level), stage.produce()) == ("OverrideExpired", ("True", "Overridden"), "15000000")
+
+
+def test_a_level_that_fits_some_members_only_says_whom_it_does_not_fit(stage: Stage) -> None:
+    member = {"name": "bob", "user": "bob", "contract": {"total": {"produce": "9M"}}}
+    spec = {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]}
+    stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "silver", "namespace": "streaming"}, "spec": spec})
+    ref = put(stage, level="L0", **TWENTY)
+    stage.run()
+    assert stage.produce() == "20000000"
+    assert stage.condition(ref) == ("False", "OverrideUnfit")
+    assert status(stage, ref)["summary"] == {"target": "L0", "members": 1}
+    assert "In force for 1 of 2 members: streaming/silver bob: the member names no topics" in message(stage, ref)
+
+
+def test_lowering_by_an_override_goes_in_safe_steps_and_says_so(stage: Stage) -> None:
+    stage.now += 60
+    ref = put(stage, set={"perPartition": {"produce": "1M"}})
+    stage.run()
+    assert stage.produce() not in ("10000000", "1000000")
+    assert stage.condition(ref) == ("False", "Stepping")
+    settled(stage)
+    assert (stage.produce(), stage.condition(ref)) == ("1000000", ("True", "Overridden"))
+
+
+def test_overrides_that_could_not_be_listed_hold_every_quota(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    stage.now += LATER_SECONDS
+    for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS):
+        relist(stage.cache, stage.kubernetes, kind)
+    stage.run(relisted=False)
+    policy = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, stage.world.policies()["streaming/orders"])
+    told = stage.kubernetes.get(policy)["status"]["conditions"][0]
+    assert (told["reason"], told["message"][:51]) == ("ListIncomplete", "The QuotaOverrides could not be listed in full; eve")
+    assert (stage.produce(), status(stage, ref)["state"]) == ("20000000", "Active")
+    assert stage.condition(ref) == ("Unknown", "ListIncomplete")
+
+
+def test_in_mode_observe_nothing_is_written_and_that_is_said(stage: Stage) -> None:
+    del stage
+    watching = Stage(now=seconds("2026-11-21T12:00:10Z"))
+    watching.policy(mode="Observe")
+    watching.tier()
+    ref = put(watching, **TWENTY)
+    watching.run()
+    assert watching.condition(ref) == ("True", "Observing")
+    assert watching.store.read([ALICE])[ALICE].values.get(QuotaKey.PRODUCER_BYTE_RATE) is None
+
+
+def test_an_outage_of_zookeeper_keeps_what_is_in_force(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    stage.leaders.error = Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answers.")
+    stage.run()
+    assert (stage.condition(ref), status(stage, ref)["state"]) == (("Unknown", "BrokersUnreachable"), "Active")
+    assert stage.produce() == "20000000"
