@@ -9,7 +9,6 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from wsgiref.simple_server import WSGIServer
 
 import structlog
@@ -26,24 +25,15 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller_logic.decision import Decision
 from controller_logic.model import QuotaKey
 from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
 from tidegate.errors import NeedsMending
+from tidegate.policy_reading import PolicyReading as PolicyReading
 from tidegate.settings import LogFormat, LogLevel
+from tidegate.throttle_metrics import ThrottleCounts, throttle_gauges
 
 _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyReading:
-    """What is known of one policy since its last pass; times are seconds since the epoch."""
-
-    decision: Decision
-    finished_at_seconds: float
-    charged_writes: int
-    write_budget: int
 
 
 class Telemetry:
@@ -52,7 +42,8 @@ class Telemetry:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, of which nobody asks
         self.registry = CollectorRegistry()
-        self.readings = _Readings()
+        self.throttle = ThrottleCounts(self.registry)
+        self.readings = _Readings(self.throttle)
         self.registry.register(self.readings)
         for of_the_process in (ProcessCollector, PlatformCollector, GCCollector):
             of_the_process(registry=self.registry)
@@ -85,17 +76,19 @@ class Telemetry:
 class _Readings(Collector):
     """Turns the last decision of each policy into gauges, when somebody asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, throttle: ThrottleCounts) -> None:
+        self._throttle = throttle
         self._lock = threading.Lock()
         self._by_policy: dict[str, PolicyReading] = {}
 
     def put(self, policy_key: str, reading: PolicyReading) -> None:
         with self._lock:
-            self._by_policy[policy_key] = reading
+            self._by_policy[policy_key] = reading.after(self._by_policy.get(policy_key))
 
     def forget(self, policy_key: str) -> None:
         with self._lock:
             self._by_policy.pop(policy_key, None)
+        self._throttle.forget(policy_key)
 
     def describe(self) -> list[Metric]:
         """Nothing is collected at registration: there is no decision yet."""
@@ -107,6 +100,8 @@ class _Readings(Collector):
         yield from _policy_gauges(readings)
         yield from _member_gauges(readings)
         yield from _broker_gauges(readings)
+        yield from throttle_gauges(readings)
+        yield self._throttle.predicted_mutes()
 
 
 def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:

@@ -12,11 +12,16 @@ import structlog
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
-from controller_logic.decision import Decision
-from controller_logic.model import Hold
+from controller_logic.broker_watch import WatchedBroker
+from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
+from controller_logic.entity import Entity
+from controller_logic.model import Hold, Level, Member, Tier
+from controller_logic.override import Overridden, Override
+from controller_logic.pressure import Card, Pressure
 from controller_logic.readings import Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
+from tests.unit.controller_logic.gates import actor, estate, want
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.telemetry import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
 
@@ -42,9 +47,26 @@ def busy() -> Telemetry:
     telemetry.lists.labels("BusinessTier", "failed").inc()
     telemetry.write_conflicts.labels(POLICY, "Conflict").inc()
     telemetry.audit_lines.labels("written").inc()
+    _throttled(telemetry)
     held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))
     telemetry.readings.put("streaming/other", reading(held))
     return telemetry
+
+
+def _throttled(telemetry: Telemetry) -> None:
+    """Two passes of an episode: a cut, and what is held back after it."""
+    played = estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
+    want(played, etl=40, pay=25)
+    override = Override("streaming/backfill", 2000.0, "agreed", entity=Entity("etl"))
+    levels, overridden = (LevelReport(Level.L3, LevelState.THROTTLED),), Overridden((), {Entity("etl"): override})
+    watched = (WatchedBroker(1, Pressure.OVER, {Direction.EGRESS: Card(1, Pressure.OVER, 50_000_000)}),)
+    member = Member("etl", Entity("etl"))
+    members = (MemberReport(Tier("streaming/batch", Level.L3, (member,)), member, None, MemberState.CONTRACT, Reason.CONTRACT),)
+    for _ in range(2):
+        decision = Decision(watched=watched, throttle=played.run(15), levels=levels, overridden=overridden, members=members)
+        readings = played.given().readings
+        telemetry.throttle.note("streaming/throttled", decision, readings)
+        telemetry.readings.put("streaming/throttled", PolicyReading(decision, 1000.0, 3, 300, readings, {"Metrics": 990.0}))
 
 
 def _ours(telemetry: Telemetry) -> Iterator[Metric]:

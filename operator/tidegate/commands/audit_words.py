@@ -94,7 +94,8 @@ def _hold(line: AuditLine) -> str:
 
 
 def _override(line: AuditLine) -> str:
-    return f"override {line.get('override')} {line.get('state')} for {', '.join(line.get('entities', ()))}"
+    whom = ", ".join(line.get("entities", ()))
+    return f"override {line.get('override')} {line.get('state')} for {whom}, until {line.get('until')}: {line.get('why')}"
 
 
 def _key(line: AuditLine) -> QuotaKey | None:

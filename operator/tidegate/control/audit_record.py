@@ -11,6 +11,7 @@ from math import isfinite
 
 from controller_logic.decision import MemberReport
 from controller_logic.model import Entity, Hold, QuotaKey, QuotaWrite
+from controller_logic.override import Override
 from controller_logic.quota_text import number_of
 from controller_logic.readings import Direction
 from controller_logic.reasons import Reason
@@ -118,6 +119,8 @@ def hold_line(place: Place, hold: Hold, *, begins: bool) -> Line:
     return place.line("hold", **told, **({"message": hold.message} if begins else {"seconds": place.at_seconds - hold.since_seconds}))
 
 
-def override_line(place: Place, override: str, entities: Sequence[Entity], *, begins: bool) -> Line:
-    """A person's override begins or ceases to apply to these entities."""
-    return place.line("override", state="begins" if begins else "ends", override=override, entities=[str(entity) for entity in entities])
+def override_line(place: Place, override: Override, entities: Sequence[Entity], *, begins: bool) -> Line:
+    """A person's override begins or ceases to apply to these entities. `why` is what the person wrote."""
+    told: Line = {"state": "begins" if begins else "ends", "override": override.key, "target": override.target}
+    told |= {"exempt": override.exempt, "until": utc(override.expires_at_seconds), "why": override.reason}
+    return place.line("override", **told, entities=[str(entity) for entity in entities])

@@ -73,7 +73,15 @@ STORY = [
     write(90, 25_000_000, 50_000_000, reason="Relaxing", predictedMute_s=0),
     write(120, 50_000_000, 60_000_000, reason="Released", predictedMute_s=0),
     write(130, 1_000_000, 2_000_000, entity="user=pay, client-id=app", reason="LeadersMoved", level="L0", contract=2_000_000, round=None),
-    at(140, "override", state="begins", override="streaming/backfill", entities=["user=etl"]),
+    at(
+        140,
+        "override",
+        state="begins",
+        override="streaming/backfill",
+        until="2026-11-30T06:00:00.000Z",
+        why="backfill",
+        entities=["user=etl"],
+    ),
 ]
 
 
@@ -105,7 +113,7 @@ def kinds(world: Any, path: Path, *arguments: str) -> list[str]:
         "user=etl sends 40.0 MB/s -> 25.0 MB/s, mute 11.3 s of at most 12.0 s",
         "Paused begins: the annotation is set",
         "Paused ends after 10 s",
-        "override streaming/backfill begins for user=etl",
+        "override streaming/backfill begins for user=etl, until 2026-11-30T06:00:00.000Z: backfill",
     ],
 )
 def test_every_kind_of_line_is_a_sentence_with_its_numbers(world: Any, trail: Path, sentence: str) -> None:

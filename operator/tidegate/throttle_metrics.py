@@ -1,0 +1,189 @@
+"""Metrics of the throttle: what a decision says now as gauges, and what adds up over decisions and readings as counters.
+
+Labels are levels, brokers, directions and overrides, never users: their figures are in the audit trail. Nothing in here is read back by the
+control pass.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily
+
+from controller_logic.decision import Decision, LevelState
+from controller_logic.entity import Entity
+from controller_logic.model import Level
+from controller_logic.readings import Direction, Readings
+from controller_logic.throttle_acts import Acts, new_acts
+from controller_logic.throttle_decision import Phase, StepKind, ThrottleDecision, ThrottleStep
+from controller_logic.throttle_input import RateKey
+from tidegate.policy_reading import PolicyReading
+
+_LONGEST_GAP_SECONDS = 60.0  # between two readings; over a longer one nobody knows what was sent
+
+
+def throttle_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetricFamily]:
+    """What the last decision of each policy says, and what was measured when it was made."""
+    yield from (_level_states(readings), _phases(readings), _observed_mutes(readings), _overrides(readings), *_input_times(readings))
+
+
+def _level_states(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "tidegate_tier_state", "1 = all members of this level together are in this state.", labels=("policy", "level", "state")
+    )
+    for policy_key, reading in readings.items():
+        for one in reading.decision.levels:
+            for state in LevelState:
+                family.add_metric((policy_key, one.level.value, state.value), float(one.state is state))
+    return family
+
+
+def _phases(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "tidegate_throttle_phase", "1 = the throttle of this direction is in this phase.", labels=("policy", "direction", "phase")
+    )
+    for policy_key, reading in readings.items():
+        for record in reading.decision.throttle.rounds if reading.decision.throttle is not None else ():
+            for phase in Phase:
+                family.add_metric((policy_key, record.direction.value, phase.value), float(record.phase is phase))
+    return family
+
+
+def _observed_mutes(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
+    text = "Longest throttle time that Kafka told of any member of this level, on any broker, in the newest reading."
+    family = GaugeMetricFamily("tidegate_observed_mute_seconds", text, labels=("policy", "level"))
+    for policy_key, reading in readings.items():
+        for level, seconds in _mutes(reading).items():
+            family.add_metric((policy_key, level.value), seconds)
+    return family
+
+
+def _mutes(reading: PolicyReading) -> Mapping[Level, float]:
+    """Only levels of which a throttle time is known."""
+    levels: dict[Entity, Level] = {report.entity: report.level for report in reversed(reading.decision.members)}
+    longest: dict[Level, float] = {}
+    for (entity, _, _), rate in reading.readings.clients.items() if reading.readings is not None else ():
+        level = levels.get(entity)
+        if level is not None and rate.throttle_milliseconds is not None:
+            longest[level] = max(longest.get(level, 0.0), rate.throttle_milliseconds / 1000)
+    return longest
+
+
+def _overrides(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
+    text = "When an override that applies now ends by itself, as a Unix time."
+    family = GaugeMetricFamily("tidegate_override_expires_timestamp_seconds", text, labels=("policy", "override"))
+    for policy_key, reading in readings.items():
+        ends = {override.key: override.expires_at_seconds for override in reading.decision.overridden.applied.values()}
+        for key, at_seconds in ends.items():
+            family.add_metric((policy_key, key), at_seconds)
+    return family
+
+
+def _input_times(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetricFamily]:
+    inputs = GaugeMetricFamily(
+        "tidegate_input_timestamp_seconds", "When an input was read last, as a Unix time.", labels=("policy", "input")
+    )
+    text = "When the newest rate of a client on a broker was sampled, as a Unix time."
+    clients = GaugeMetricFamily("tidegate_broker_clients_timestamp_seconds", text, labels=("policy", "broker", "direction"))
+    for policy_key, reading in readings.items():
+        for name, at_seconds in reading.inputs.items():
+            inputs.add_metric((policy_key, name), at_seconds)
+        for (broker, way), at_seconds in _newest_client_rates(reading.readings).items():
+            clients.add_metric((policy_key, str(broker), way.value), at_seconds)
+    yield from (inputs, clients)
+
+
+def _newest_client_rates(readings: Readings | None) -> Mapping[tuple[int, Direction], float]:
+    newest: dict[tuple[int, Direction], float] = {}
+    for (_, broker, way), rate in readings.clients.items() if readings is not None else ():
+        newest[broker, way] = max(newest.get((broker, way), 0.0), rate.at_seconds)
+    return newest
+
+
+@dataclass(slots=True)
+class _Account:
+    """One policy: what each throttled rate sent just before its first cut (`wanted`, bytes/s), until when each card is `counted`."""
+
+    acts: Acts = field(default_factory=dict)
+    wanted: dict[RateKey, float] = field(default_factory=dict)
+    read_at_seconds: float | None = None
+    counted: dict[tuple[int, Direction], float] = field(default_factory=dict)
+    predicted: dict[Level, float] = field(default_factory=dict)
+
+
+class ThrottleCounts:
+    """Counts what the throttle decided and what it cost. Each policy has one caller at a time."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"tidegate_{name}", text, ("policy", *labels), registry=registry)
+
+        text = "Throttle decisions on byte rates, by what ended the step."
+        self._decisions = counter("throttle_decisions_total", text, "direction", "level", "kind", "limited_by")
+        text = "Seconds in which a broker's card carried more than its limit, by its readings."
+        self._over = counter("broker_over_limit_seconds_total", text, "broker", "direction")
+        text = "Estimate of the bytes that throttled clients did not send, against their rate just before the first cut."
+        self._deferred = counter("deferred_bytes_total", text, "direction", "level")
+        self._accounts: dict[str, _Account] = {}
+
+    def note(self, policy_key: str, decision: Decision, readings: Readings | None) -> None:
+        """Count one decision and the readings that it was made on; the same readings again count nothing."""
+        account = self._accounts.setdefault(policy_key, _Account())
+        if readings is not None and readings.read_at_seconds != account.read_at_seconds:
+            self._count_over(policy_key, account, decision, readings)
+            self._count_deferred(policy_key, account, decision.throttle, readings)
+            account.read_at_seconds = readings.read_at_seconds
+        if decision.throttle is not None:
+            self._count_acts(policy_key, account, decision.throttle)
+
+    def forget(self, policy_key: str) -> None:
+        """The policy is another replica's, or gone. Counters stay, as counters do."""
+        self._accounts.pop(policy_key, None)
+
+    def predicted_mutes(self) -> GaugeMetricFamily:
+        text = "Longest mute that the last cuts of a level were predicted to cause."
+        family = GaugeMetricFamily("tidegate_predicted_mute_seconds", text, labels=("policy", "level"))
+        for policy_key, account in list(self._accounts.items()):
+            for level, seconds in list(account.predicted.items()):
+                family.add_metric((policy_key, level.value), seconds)
+        return family
+
+    def _count_acts(self, policy_key: str, account: _Account, throttle: ThrottleDecision) -> None:
+        steps, account.acts = new_acts(throttle, account.acts)
+        for step in steps:
+            self._decisions.labels(policy_key, step.direction.value, step.level.value, step.kind.value, step.limited_by.value).inc()
+        cuts = [step for step in steps if step.kind is StepKind.CUT]
+        for level in {step.level for step in cuts}:
+            account.predicted[level] = max(step.predicted_mute_seconds for step in cuts if step.level is level)
+        first = {step.key: _sent(step) for step in cuts if step.key not in account.wanted and not step.bucket.is_throttled}
+        wanted = {**account.wanted, **{key: sent for key, sent in first.items() if sent is not None}}
+        account.wanted = {key: sent for key, sent in wanted.items() if key in throttle.steps}
+
+    def _count_over(self, policy_key: str, account: _Account, decision: Decision, readings: Readings) -> None:
+        limits = {(one.broker, way): card.limit for one in decision.watched or () for way, card in one.cards.items()}
+        for key, spans in readings.nic.items():
+            limit, until = limits.get(key), account.counted.get(key)
+            if limit is None or not spans:
+                continue
+            # a process counts from its first reading on: what was before, another one may have counted
+            over = [span for span in spans if until is not None and span.at_seconds > until and span.bytes_per_second > limit]
+            self._over.labels(policy_key, str(key[0]), key[1].value).inc(sum(span.seconds for span in over))
+            account.counted[key] = max(span.at_seconds for span in spans)
+
+    def _count_deferred(self, policy_key: str, account: _Account, throttle: ThrottleDecision | None, readings: Readings) -> None:
+        if throttle is None or account.read_at_seconds is None:
+            return
+        seconds = readings.read_at_seconds - account.read_at_seconds
+        if not 0 < seconds <= _LONGEST_GAP_SECONDS:
+            return
+        for step in (step for key, step in throttle.steps.items() if key in account.wanted and step.bucket.binding):
+            sent = _sent(step)
+            if sent is not None:
+                held_back = max(0.0, account.wanted[step.key] - sent)
+                self._deferred.labels(policy_key, step.direction.value, step.level.value).inc(held_back * seconds)
+
+
+def _sent(step: ThrottleStep) -> float | None:
+    """What it sends over all brokers, in bytes/s; None where nobody tells."""
+    flows = step.bucket.flows.values()
+    return sum(flow.bytes_per_second for flow in flows) if flows else None

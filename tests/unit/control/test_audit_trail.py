@@ -1,0 +1,278 @@
+"""The audit trail: what is worth a line and what it says, from rounds that the throttle really decided."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from controller_logic.decision import Decision, MemberReport, MemberState
+from controller_logic.entity import Entity
+from controller_logic.model import Hold, Level, Member, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
+from controller_logic.override import Overridden, Override
+from controller_logic.readings import ClientRate, Readings
+from controller_logic.reasons import Reason
+from controller_logic.rehearsal import Rehearsal
+from controller_logic.throttle_decision import ThrottleDecision
+from controller_logic.throttle_input import RateKey
+from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
+from tidegate.control.apply import Applied
+from tidegate.control.audit_sink import AuditDesk
+from tidegate.control.audit_trail import AuditTrail
+from tidegate.errors import OutcomeUnknown, RetryLater
+from tidegate.kafka.quota_store import WriteOutcome
+
+FETCH = QuotaKey.CONSUMER_BYTE_RATE
+ETL = Entity("etl")
+NOTHING = Applied()
+
+
+@dataclass
+class Shelf:
+    """A sink that a test looks at."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def append(self, text: str) -> None:
+        self.lines += [json.loads(line) for line in text.splitlines()]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line["kind"] == kind]
+
+
+@dataclass
+class Trail:
+    """A trail with its shelf, and the estate whose rounds it notes."""
+
+    played: Rehearsal
+    shelf: Shelf = field(default_factory=Shelf)
+
+    def __post_init__(self) -> None:
+        self.trail = AuditTrail(AuditDesk(self.shelf, "-", count=lambda result, lines: None, beside=False))
+
+    def note(self, decision: Decision, applied: Applied = NOTHING, readings: Readings | None = None) -> None:
+        self.trail.note(
+            "streaming/orders", "c1", decision=decision, applied=applied, readings=readings, now_seconds=self.played.now_seconds
+        )
+
+    def play(self, seconds: float = 15.0) -> ThrottleDecision:
+        """Let time pass, decide, write and note what was written, as a pass of the operator does."""
+        self.played.pass_time(seconds)
+        throttle, before = self.played.decide(), dict(self.played.in_force)
+        writes = tuple(write_of(key, before[key], step.value) for key, step in throttle.steps.items() if step.value != before[key])
+        for key, step in throttle.steps.items():
+            self.played.apply(key, step.value)
+        decision = Decision(writes=writes, members=(report(ETL, Level.L3),), throttle=throttle)
+        self.note(decision, Applied(done=writes), self.played.given().readings)
+        return throttle
+
+
+@pytest.fixture
+def trail() -> Trail:
+    """One broker with a limit of 50 MB/s; etl (L3, 60 MB/s promised) and pay (L0) send nothing yet."""
+    return Trail(estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200))
+
+
+def write_of(key: RateKey, before: int, value: int, reason: Reason = Reason.THROTTLED) -> QuotaWrite:
+    seen = StoredQuota(key[0], {FETCH: str(before)}, 1)
+    kind = WriteKind.LOWERING if value < before else WriteKind.RAISE
+    return QuotaWrite(key[0], {FETCH: str(value)}, seen, None, kind, reason, "", charged=True, predicted_mute_seconds=12.0)
+
+
+def report(entity: Entity, level: Level) -> MemberReport:
+    member = Member(str(entity.user), entity)
+    return MemberReport(Tier("streaming/batch", level, (member,)), member, None, MemberState.CONTRACT, Reason.CONTRACT)
+
+
+def overload(trail: Trail) -> ThrottleDecision:
+    want(trail.played, etl=40, pay=25)
+    return trail.play()
+
+
+def test_a_cluster_at_rest_writes_no_line(trail: Trail) -> None:
+    for _ in range(10):
+        trail.play()
+    assert trail.shelf.lines == []
+
+
+def test_a_cut_is_told_with_the_readings_it_was_made_on(trail: Trail) -> None:
+    overload(trail)
+    (line,) = trail.shelf.of("round")
+    assert (line["policy"], line["cluster"], line["dir"], line["phase"], line["tiersPlanned"]) == (
+        "streaming/orders",
+        "c1",
+        "egress",
+        "Cutting",
+        ["L3"],
+    )
+    assert (line["brokers"][0]["nic"], line["brokers"][0]["threshold"]) == (65 * MB, 50 * MB)
+    assert (line["actions"][0]["entity"], line["actions"][0]["from"], line["actions"][0]["to"]) == ("user=etl", 60 * MB, 25 * MB)
+    assert line["t"] == "1970-01-01T00:16:55.000Z"
+
+
+def test_a_write_names_its_round_and_all_that_led_to_it(trail: Trail) -> None:
+    overload(trail)
+    (line,) = trail.shelf.of("write")
+    told = {
+        name: line[name] for name in ("entity", "key", "from", "to", "reason", "level", "tier", "contract", "predictedMute_s", "outcome")
+    }
+    assert told == {
+        "entity": "user=etl", "key": "consumer_byte_rate", "from": 60 * MB, "to": 25 * MB, "reason": "Throttled", "level": "L3",
+        "tier": "streaming/batch", "contract": 60 * MB, "predictedMute_s": 12, "outcome": "applied",
+    }  # fmt: skip
+    assert line["round"] == trail.shelf.of("round")[0]["id"]
+
+
+def test_rounds_that_do_and_find_nothing_new_are_not_told(trail: Trail) -> None:
+    overload(trail)
+    told = len(trail.shelf.of("round"))
+    trail.play(5)
+    assert trail.play(5).round_of(OUT).number > 1
+    assert len(trail.shelf.of("round")) == told
+
+
+def test_every_change_of_phase_is_told(trail: Trail) -> None:
+    overload(trail)
+    want(trail.played, etl=5, pay=5)
+    for _ in range(30):
+        trail.play()
+    phases = [line["phase"] for line in trail.shelf.of("round")]
+    assert phases[0] == "Cutting"
+    assert phases[-1] == "Normal"
+    assert "Relaxing" in phases
+
+
+def test_a_cut_that_is_not_in_force_yet_is_one_act(trail: Trail) -> None:
+    want(trail.played, etl=40, pay=25)
+    for _ in range(4):
+        trail.played.pass_time(15)
+        trail.note(Decision(throttle=trail.played.decide()))
+    assert sum(bool(line["actions"]) for line in trail.shelf.of("round")) == 1
+
+
+def test_what_a_cut_did_is_told_two_rhythms_later(trail: Trail) -> None:
+    overload(trail)
+    silent = ClientRate(trail.played.now_seconds + 5, 0.0, 11_300.0)
+    trail.played.now_seconds += 5
+    trail.note(Decision(), readings=Readings(trail.played.now_seconds, 15.0, clients={(ETL, 1, OUT): silent}))
+    trail.played.now_seconds -= 5
+    trail.play(15)
+    assert trail.shelf.of("effect") == []
+    trail.play(15)
+    (line,) = trail.shelf.of("effect")
+    assert (line["round"], line["seconds"]) == (trail.shelf.of("round")[0]["id"], 30)
+    assert line["brokers"] == [{"id": 1, "threshold": 50 * MB, "nicBefore": 65 * MB, "nicAfter": 50 * MB}]
+    (entity,) = line["entities"]
+    assert (entity["rateBefore"], entity["rateAfter"]) == (40 * MB, 25 * MB)
+    assert (entity["predictedMute_s"], entity["observedMute_s"]) == (12, 11.3)
+
+
+def test_what_nobody_measured_after_a_cut_is_unknown(trail: Trail) -> None:
+    overload(trail)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    (line,) = trail.shelf.of("effect")
+    assert line["brokers"][0]["nicAfter"] is None
+    assert (line["entities"][0]["rateAfter"], line["entities"][0]["observedMute_s"]) == (None, None)
+
+
+def test_a_cut_that_was_never_written_has_no_effect(trail: Trail) -> None:
+    want(trail.played, etl=40, pay=25)
+    trail.played.pass_time(15)
+    trail.note(Decision(throttle=trail.played.decide()))
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    assert trail.shelf.of("effect") == []
+
+
+def _writes(count: int) -> tuple[QuotaWrite, ...]:
+    return tuple(write_of((Entity(f"u{place}"), OUT), 2 * MB, MB, Reason.LEADERS_MOVED) for place in range(count))
+
+
+def outcomes(trail: Trail) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for line in trail.shelf.of("write"):
+        found.setdefault(line["outcome"], []).append(line)
+    return found
+
+
+def test_a_refused_write_says_why(trail: Trail) -> None:
+    one, other = _writes(2)
+    refused = WriteOutcome(other.entity, applied=False, reason=Reason.CONFLICT, message="somebody else was first")
+    trail.note(Decision(writes=(one, other)), Applied(done=(one,), refused=(refused,)))
+    (line,) = outcomes(trail)["refused"]
+    assert (line["entity"], line["why"], line["message"]) == ("user=u1", "Conflict", "somebody else was first")
+    assert len(outcomes(trail)["applied"]) == 1
+
+
+def test_only_the_batch_that_was_under_way_is_of_unknown_outcome(trail: Trail) -> None:
+    writes = _writes(500)
+    trail.note(Decision(writes=writes), Applied(done=writes[:200], error=OutcomeUnknown("the connection broke")))
+    assert {outcome: len(lines) for outcome, lines in outcomes(trail).items()} == {"applied": 200, "unknown": 200}
+    assert outcomes(trail)["unknown"][0]["why"] == "OutcomeUnknown"
+
+
+def test_what_was_never_sent_is_no_write(trail: Trail) -> None:
+    trail.note(Decision(writes=_writes(3)), Applied(error=RetryLater(Reason.NOT_LEADER, "the Lease is lost")))
+    assert trail.shelf.lines == []
+
+
+def test_in_mode_observe_a_wish_is_told_once(trail: Trail) -> None:
+    for _ in range(3):
+        trail.note(Decision(would_write=_writes(1)))
+    assert list(outcomes(trail)) == ["wouldWrite"]
+    assert len(outcomes(trail)["wouldWrite"]) == 1
+
+
+def test_a_hold_has_a_beginning_and_an_end(trail: Trail) -> None:
+    held = Decision(holds=(Hold(Reason.PAUSED, "the annotation is set", 990.0),))
+    for decision in (held, held, Decision()):
+        trail.played.now_seconds += 15
+        trail.note(decision)
+    begins, ends = trail.shelf.of("hold")
+    assert (begins["state"], begins["reason"], begins["since"]) == ("begins", "Paused", "1970-01-01T00:16:30.000Z")
+    assert (ends["state"], ends["seconds"]) == ("ends", trail.played.now_seconds - 990)
+
+
+BACKFILL = Override("streaming/backfill", 2000.0, "backfill agreed", entity=ETL)
+
+
+def test_an_override_has_a_beginning_and_an_end_with_whom_it_is_for_and_why(trail: Trail) -> None:
+    applied = Decision(overridden=Overridden((), {ETL: BACKFILL}))
+    for decision in (applied, applied, Decision(overridden=Overridden(()))):
+        trail.note(decision)
+    begins, ends = trail.shelf.of("override")
+    assert (begins["state"], ends["state"]) == ("begins", "ends")
+    assert (begins["override"], begins["entities"], begins["why"]) == ("streaming/backfill", ["user=etl"], "backfill agreed")
+    assert (begins["until"], begins["exempt"]) == ("1970-01-01T00:33:20.000Z", True)
+
+
+def test_tiers_that_are_not_known_end_no_override(trail: Trail) -> None:
+    for decision in (Decision(overridden=Overridden((), {ETL: BACKFILL})), Decision(overridden=Overridden(None))):
+        trail.note(decision)
+    assert [line["state"] for line in trail.shelf.of("override")] == ["begins"]
+
+
+def test_a_bug_in_the_trail_fails_no_pass(trail: Trail) -> None:
+    trail.note(Decision(writes=(None,)), Applied())  # type: ignore[arg-type]
+    overload(trail)
+    assert trail.shelf.of("round")
+
+
+def test_policies_are_told_apart(trail: Trail) -> None:
+    held = Decision(holds=(Hold(Reason.PAUSED, "the annotation is set", 990.0),))
+    for key in ("streaming/orders", "streaming/payments"):
+        trail.trail.note(key, None, decision=held, applied=NOTHING, readings=None, now_seconds=1000.0)
+    assert [line["policy"] for line in trail.shelf.of("hold")] == ["streaming/orders", "streaming/payments"]
+
+
+def told_keys(line: Mapping[str, Any]) -> list[str]:
+    return list(line)[:5]
+
+
+def test_every_line_begins_with_what_finds_it_in_a_log(trail: Trail) -> None:
+    overload(trail)
+    trail.note(Decision(holds=(Hold(Reason.PAUSED, "the annotation is set", 990.0),)))
+    assert {tuple(told_keys(line)) for line in trail.shelf.lines} == {("event", "kind", "t", "policy", "cluster")}
+    assert {line["event"] for line in trail.shelf.lines} == {"Audit"}
