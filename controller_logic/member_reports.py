@@ -26,6 +26,7 @@ _UNTOUCHED = {
     Reason.CLUSTER_ALREADY_MANAGED: (MemberState.HELD, "the ledger shows the entity as another policy's; left as it is"),
     Reason.ZOOKEEPER_UNREACHABLE: (MemberState.HELD, "the quota could not be read; it stays as it is"),
 }
+_BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 _KEPT = {
     Reason.TOPOLOGY_INCOMPLETE: "leaders are not known in full, and nothing is lowered on such knowledge",
     Reason.REMOVAL_HELD: "giving quotas back is held until the count is confirmed",
@@ -185,6 +186,8 @@ def _stepping_words(promise: Promise, steps: list[KeyStep], policy: Policy) -> s
 
 
 def _unwritten_words(write: QuotaWrite, circumstances: Circumstances) -> str:
+    if circumstances.unwritten_because is Reason.OBSERVING and write.reason in _BY_LOAD:
+        return "mode is Observe, nothing is written; Enforce would throttle it, because a broker is over its limit"
     if circumstances.unwritten_because is Reason.OBSERVING:
         return f"mode is Observe, nothing is written; Enforce would write {write.message}"
     return f"the write budget of this quarter of an hour is spent; later: {write.message}"

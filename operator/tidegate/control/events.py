@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller_logic.broker_watch import Watched, WatchedBroker
-from controller_logic.decision import MemberReport, MemberState
+from controller_logic.decision import LevelReport, LevelState, MemberReport, MemberState
 from controller_logic.model import Entity, QuotaWrite
 from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
@@ -49,10 +49,12 @@ def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -
 def _is_news(verdict: Verdict) -> bool:
     if verdict.type == "Ready":
         return verdict.status is not Truth.UNKNOWN
-    if verdict.reason is Reason.MIGRATION_PREPARED:
+    if verdict.reason in _ALWAYS_NEWS:
         return True
     return verdict.status is _TROUBLE.get(verdict.type) and verdict.reason not in _QUIET
 
+
+_ALWAYS_NEWS = frozenset({Reason.MIGRATION_PREPARED, Reason.QUOTA_EXHAUSTED, Reason.QUOTA_CANNOT_HELP})
 
 # which value of a condition is worth an Event besides Ready's; its return to normal is told by Ready
 _TROUBLE = {"ClusterReachable": Truth.FALSE, "MetricsFresh": Truth.FALSE, "QuotasInSync": Truth.FALSE, "Conflict": Truth.TRUE}
@@ -87,6 +89,25 @@ def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple
         told = listed([f"broker {one.broker} is within its limit again" for one in back])
         tellings.append(Telling(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(told))))
     return tuple(tellings)
+
+
+def level_events(previous: Mapping[str, Any], levels: Iterable[LevelReport]) -> tuple[Telling, ...]:
+    """One Event for the levels that are throttled from now on, one for those on their way back, one for those that are back."""
+    stood = {entry["level"]: entry.get("state") for entry in previous.get("tiers") or ()}
+    told: dict[Reason, list[str]] = defaultdict(list)
+    for one in levels:
+        before = stood.get(one.level.value)
+        if one.state is LevelState.THROTTLED and before != one.state.value:
+            told[Reason.THROTTLED].append(f"{one.level.value} is throttled{f': {one.because}' if one.because else ''}")
+        elif one.state is LevelState.RELAXING and before != one.state.value:
+            told[Reason.RELAXING].append(f"{one.level.value} is on its way back to the contract")
+        elif not one.below_contract and before in _BELOW_CONTRACT:
+            told[Reason.RELEASED].append(f"{one.level.value} is at the contract again")
+    kinds = ((Reason.THROTTLED, WARNING), (Reason.RELAXING, NORMAL), (Reason.RELEASED, NORMAL))
+    return tuple(Telling(kind, reason, shortened(listed(told[reason]))) for reason, kind in kinds if told[reason])
+
+
+_BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.value})
 
 
 def over_words(one: WatchedBroker) -> str:

@@ -7,10 +7,10 @@ MetricsFresh says what is known of the brokers' load, and Ready does not depend 
 
 from controller_logic.decision import Decision, MemberState
 from controller_logic.model import Hold, Mode
-from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.metrics_condition import metrics_fresh
+from tidegate.control.throttling_condition import throttling
 from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, sentence, shortened
 
 _NOT_REACHED = frozenset(
@@ -36,7 +36,7 @@ def policy_verdicts(result: PassResult, *, measured: bool) -> tuple[Verdict, ...
         _cluster_reachable(result),
         metrics_fresh(result, measured=measured),
         _quotas_in_sync(result),
-        Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, _not_throttled(result)),
+        throttling(result, measured=measured),
     )
 
 
@@ -56,16 +56,11 @@ def _ready(result: PassResult) -> Verdict:
             Reason.OBSERVING,
             f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written now; nothing is written to Kafka",
         )
-    told = f"{decision.in_sync} of {counted(decision.managed, 'quota')} at the contract on today's leaders{_skew_words(decision)}"
+    below = sum(one.below_contract for one in decision.levels)
+    at_contract = f"{max(0, decision.in_sync - below)} of {counted(decision.managed, 'quota')} at the contract on today's leaders"
+    told = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
     reason = Reason.IN_SYNC if decision.in_sync >= decision.managed else _members_that_tell(decision)[0]
     return ready(Truth.TRUE, reason, "; but ".join([told, *(warning.message for warning in result.seen.warnings)]))
-
-
-def _not_throttled(result: PassResult) -> str:
-    told = "No tier is below its contract"
-    if any(one.pressure is Pressure.OVER for one in result.decision.watched or ()):
-        return f"{told}: this version tells which brokers are over their limits and throttles nobody for it"
-    return told
 
 
 def _skew_words(decision: Decision) -> str:

@@ -17,7 +17,17 @@ from controller_logic.model import Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
-from tidegate.control.events import NORMAL, WARNING, Telling, broker_events, condition_events, member_events, write_events, writes_by_tier
+from tidegate.control.events import (
+    NORMAL,
+    WARNING,
+    Telling,
+    broker_events,
+    condition_events,
+    level_events,
+    member_events,
+    write_events,
+    writes_by_tier,
+)
 from tidegate.control.report_desk import PassReport
 from tidegate.control.status_override import OverrideVerdict, override_reports, starting_override, unread_override
 from tidegate.control.status_policy import PolicyVerdict, policy_verdict, starting_policy, unread_policy
@@ -93,7 +103,8 @@ class Reporter:
         reports += [_of_override(raw, verdict) for raw, verdict in override_reports(result, declared, report.overrides)]
         ownerless = _ownerless(by_tier, result.decision.members)
         said = policy_verdict(result, declared.spec, previous=_status(report.policy))
-        loads = broker_events(_status(report.policy), result.decision.watched)
+        said_before = _status(report.policy)
+        loads = (*broker_events(said_before, result.decision.watched), *level_events(said_before, result.decision.levels))
         reports.append(_of_policy(report.policy, said, ownerless, loads))
         stood = self._publisher.publish(reports)
         self._standing[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in stood or standing.get(uid) == basis}

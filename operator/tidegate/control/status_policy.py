@@ -10,20 +10,20 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from controller_logic.broker_limit import BrokerLimit
-from controller_logic.decision import Decision, MemberState
-from controller_logic.model import Level
+from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.policy_conditions import policy_verdicts
 from tidegate.control.status_tier import skew_text
-from tidegate.control.verdict import Truth, Verdict, ready
+from tidegate.control.verdict import Truth, Verdict, ready, shortened
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.policy_status import BrokerStatus, PolicyStatus, PolicySummary, QuotaCounts, TierSummary
 from tidegate.resources.schema_model import SchemaModel
 
 MAX_BROKERS = 1000
 Part = TypeVar("Part", bound=SchemaModel)
+_BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.value})
 CONDITION_TYPES = ("Ready", "ClusterReachable", "MetricsFresh", "QuotasInSync", "Throttling")
 
 
@@ -48,7 +48,7 @@ def policy_verdict(result: PassResult, spec: PolicySpec, *, previous: Mapping[st
         summary=PolicySummary(
             brokers=None if brokers is None else len(brokers),
             over=_over(result),
-            throttled="none",
+            throttled=_throttled(result, previous),
             quotas=f"{decision.in_sync}/{decision.managed}" if known else (previous.get("summary") or {}).get("quotas"),
         ),
     )
@@ -95,17 +95,27 @@ def _over(result: PassResult) -> int | None:
 
 
 def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[TierSummary, ...] | None:
-    decision = result.decision
-    if result.seen.observation.tiers is None:
+    """The levels as decided; what a held pass does not know stays as it was said."""
+    if result.decision.holds:
         return _parsed(previous, "tiers", TierSummary)
     now = rfc3339(result.seen.observation.now_seconds)
-    since = {(tier.get("level"), tier.get("state")): tier.get("since") for tier in previous.get("tiers") or ()}
-    stepping = {member.level for member in decision.members if member.state is MemberState.STEPPING}
-    present = {tier.level for tier in result.seen.observation.tiers}
-    states = [(level.value, "Stepping" if level in stepping else "Contract") for level in Level if level in present]
-    return tuple(
-        TierSummary.model_validate({"level": level, "state": state, "since": since.get((level, state)) or now}) for level, state in states
-    )
+    stood = {tier.get("level"): tier for tier in previous.get("tiers") or ()}
+    return tuple(_level(one, stood.get(one.level.value) or {}, now) for one in result.decision.levels)
+
+
+def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> TierSummary:
+    """What began an episode is kept over a restart too: then only the status remembers it."""
+    same = before.get("state") == one.state.value
+    because = (before.get("because") if before.get("state") in _BELOW_CONTRACT else None) or one.because
+    document = {"level": one.level.value, "state": one.state.value, "since": before.get("since") if same else now}
+    return TierSummary.model_validate(document | ({"because": shortened(because)} if one.below_contract and because else {}))
+
+
+def _throttled(result: PassResult, previous: Mapping[str, Any]) -> str | None:
+    if result.decision.holds:
+        told: str | None = (previous.get("summary") or {}).get("throttled")
+        return told
+    return ",".join(one.level.value for one in result.decision.levels if one.below_contract) or "none"
 
 
 def _counts(decision: Decision) -> QuotaCounts:

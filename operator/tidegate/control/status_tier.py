@@ -21,10 +21,12 @@ _WORST_FIRST = (
     MemberState.TOPIC_NOT_FOUND,
     MemberState.HELD,
     MemberState.STEPPING,
+    MemberState.THROTTLED,
     MemberState.UNLIMITED,
     MemberState.CONTRACT,
 )
 _AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
+_AS_DECLARED = _AT_CONTRACT | {MemberState.THROTTLED}  # a throttle is what the tier declares for a broker over its limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def member_status(member: MemberReport) -> MemberStatus:
         leaders=member.leaders,
         leader_skew=skew_text(member.leader_skew),
         quota=_quota(member.quota),
-        target=_quota(member.target) if dict(member.target) != dict(member.quota) else None,
+        target=_target(member),
         contract_total=_totals(member.contract_total),
         permitted_total=_totals(member.permitted_total),
         state=member.state.value,
@@ -81,6 +83,13 @@ def skew_text(skew: float | None) -> str | None:
 def _message(member: MemberReport) -> str | None:
     silent = member.state is MemberState.CONTRACT and member.reason in (Reason.CONTRACT, Reason.IN_SYNC)
     return None if silent or not member.message else shortened(member.message)
+
+
+def _target(member: MemberReport) -> QuotaInForce | None:
+    """Where it is on its way to; where a throttle ends follows the load and is told in words."""
+    if member.state is MemberState.THROTTLED or dict(member.target) == dict(member.quota):
+        return None
+    return _quota(member.target)
 
 
 def _quota(values: Mapping[QuotaKey, int]) -> QuotaInForce | None:
@@ -117,13 +126,18 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
         return ready(
             Truth.TRUE, Reason.OBSERVING, f"mode is Observe: {counted(len(members), 'member')} decided on, nothing written to Kafka"
         )
+    throttled = [member for member in members if member.state is MemberState.THROTTLED]
+    if throttled:
+        told = listed([f"{member.member_name}: {member.message}" for member in throttled])
+        of_all = f"{len(throttled)} of {counted(len(members), 'member')} throttled, as declared for a broker over its limit: {told}"
+        return ready(Truth.TRUE, throttled[0].reason, of_all)
     told = listed([f"{member.member_name}: {member.message}" for member in members])
     return ready(Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract: {told}")
 
 
 def _is_content(member: MemberReport) -> bool:
-    """At its contract, or kept from it by nothing but mode Observe."""
-    return member.state in _AT_CONTRACT or member.reason is Reason.OBSERVING
+    """At its contract or throttled, or kept from it by nothing but mode Observe."""
+    return member.state in _AS_DECLARED or member.reason is Reason.OBSERVING
 
 
 def _conflict(members: Sequence[MemberReport]) -> Verdict:

@@ -3,7 +3,8 @@
 It takes objects that their models have accepted already. What is unset gets its documented default here and nowhere else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from controller_logic.broker_limit import BrokerLimit, BrokerLimits
@@ -21,13 +22,14 @@ from controller_logic.model import (
     QuotaWindow,
     RateForm,
     ScalingMethod,
+    Speed,
     Tier,
 )
 from tidegate.errors import InvalidResource
 from tidegate.resources.broker_limits import BrokerLimits as DeclaredLimits
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.quota_defaults import DefaultQuota, QuotaDefaults
-from tidegate.resources.rates import ContractRates
+from tidegate.resources.rates import ContractRates, DirectionRates, ThrottledRates
 from tidegate.resources.tier import TierMember, TierSpec
 
 PAUSED = "tidegate.io/paused"
@@ -51,7 +53,7 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
     metadata = raw["metadata"]
     annotations = metadata.get("annotations") or {}
     scaling = spec.leader_scaling_or_default
-    window = spec.kafka.quota_window_or_default
+    window, escalation = spec.kafka.quota_window_or_default, spec.escalation_or_default
     return Policy(
         key=object_key(raw),
         uid=str(metadata.get("uid", "")),
@@ -62,13 +64,18 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         scaling=ScalingMethod(scaling.method_or_default),
         minimum_change_percent=scaling.minimum_change_percent_or_default,
         window=QuotaWindow(samples=window.samples_or_default, sample_seconds=window.sample_seconds_or_default),
-        max_mute_seconds=spec.escalation_or_default.max_mute_seconds_or_default,
+        max_mute_seconds=escalation.max_mute_seconds_or_default,
         notifications_per_quarter_hour=spec.write_budget_or_default.notifications_per_quarter_hour_or_default,
         max_removal_percent=spec.removal_or_default.max_percent_per_pass_or_default,
         confirmed_removals=_confirmed_removals(annotations),
         defaults=_defaults(spec.defaults),
         limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),
+        measured=spec.metrics is not None,
         stale_after_seconds=STALE_AFTER_SECONDS if spec.metrics is None else float(spec.metrics.stale_after_seconds_or_default),
+        aim_percent=escalation.aim_percent_or_default,
+        raise_to_percent=escalation.raise_to_percent_or_default,
+        hold_seconds=float(escalation.hold_seconds_or_default),
+        speed=Speed(escalation.speed_or_default),
     )
 
 
@@ -125,7 +132,8 @@ def _default_rates(quota: DefaultQuota) -> Mapping[QuotaKey, int]:
 
 def tier_from(raw: Mapping[str, Any], spec: TierSpec) -> Tier:
     """One BusinessTier with its members in the order in which the object has them."""
-    return Tier(key=object_key(raw), level=Level(spec.level), members=tuple(_member(member) for member in spec.members))
+    throttled = () if spec.throttled is None else tuple(_rates(form, rates) for form, rates in _given(spec.throttled))
+    return Tier(object_key(raw), Level(spec.level), tuple(_member(member) for member in spec.members), throttled)
 
 
 def _member(member: TierMember) -> Member:
@@ -138,12 +146,18 @@ def _member(member: TierMember) -> Member:
 
 
 def _contract(contract: ContractRates) -> Contract:
-    forms = {RateForm.PER_PARTITION: contract.per_partition, RateForm.PER_BROKER: contract.per_broker, RateForm.TOTAL: contract.total}
-    form, rates = next((form, rates) for form, rates in forms.items() if rates is not None)
-    return Contract(
-        form=form,
-        fetch_bytes_per_second=rates.fetch,
-        produce_bytes_per_second=rates.produce,
+    form, rates = next(_given(contract))
+    return replace(
+        _rates(form, rates),
         request_percentage=contract.request_percentage,
         controller_mutations_per_second=contract.controller_mutations_per_second,
     )
+
+
+def _given(rates: ContractRates | ThrottledRates) -> Iterator[tuple[RateForm, DirectionRates]]:
+    forms = {RateForm.PER_PARTITION: rates.per_partition, RateForm.PER_BROKER: rates.per_broker, RateForm.TOTAL: rates.total}
+    return ((form, given) for form, given in forms.items() if given is not None)
+
+
+def _rates(form: RateForm, rates: DirectionRates) -> Contract:
+    return Contract(form, rates.fetch, rates.produce)
