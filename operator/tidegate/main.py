@@ -14,6 +14,7 @@ import structlog
 from kubernetes.client import ApiClient
 
 from tidegate.collector import tune_collector
+from tidegate.control.audit_trail import open_audit_trail
 from tidegate.control.clock import Clock
 from tidegate.control.manager import Manager
 from tidegate.control.open_cluster import open_cluster
@@ -52,8 +53,11 @@ class Operator:
         recorder = EventRecorder(kubernetes)
         publisher = KubernetesPublisher(writer, recorder, cache=self.cache, telemetry=self.telemetry, executor=self._hands)
         clock = Clock()
+        self.audit = open_audit_trail(settings.audit_file, self.telemetry)
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
-        self.world = World(settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster)
+        self.world = World(
+            settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster, audit=self.audit
+        )
         self.manager = Manager(self.world, self._make_lease)
         self.registry = registry_of(self.cache, self.vital_signs, lambda: connection_info(self._api_client))
 
@@ -72,6 +76,7 @@ class Operator:
         """Let every policy finish its batch. Reports that still wait then are dropped: the process would not end before them."""
         self.manager.stop()
         self._hands.shutdown(wait=False, cancel_futures=True)
+        self.audit.close()
 
     def _wake(self) -> None:
         self.manager.wake()

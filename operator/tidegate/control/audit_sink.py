@@ -71,6 +71,13 @@ class StandardOutput:
         _write_all(sys.stdout.fileno(), text.encode())
 
 
+class Nowhere:
+    """Keeps nothing."""
+
+    def append(self, text: str) -> None:
+        """Forgotten."""
+
+
 def _write_all(descriptor: int, data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]

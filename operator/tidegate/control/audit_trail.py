@@ -13,7 +13,7 @@ from controller_logic.decision import Decision
 from controller_logic.readings import Readings
 from tidegate.control.apply import Applied
 from tidegate.control.audit_record import Line, Place
-from tidegate.control.audit_sink import AuditDesk, sink_at
+from tidegate.control.audit_sink import AuditDesk, Nowhere, sink_at
 from tidegate.control.audit_story import AuditStory, Happened
 from tidegate.telemetry import Telemetry
 
@@ -65,6 +65,11 @@ def open_audit_trail(place: str, telemetry: Telemetry) -> AuditTrail:
         telemetry.audit_lines.labels(result).inc(lines)
 
     return AuditTrail(AuditDesk(sink_at(place), place, count=count))
+
+
+def unread_trail() -> AuditTrail:
+    """A trail that nobody keeps, for a process that has no audit file and no standard output: a test."""
+    return AuditTrail(AuditDesk(Nowhere(), "nowhere", count=lambda *_: None, beside=False))
 
 
 def _text(line: Line) -> str:

@@ -54,6 +54,7 @@ class ControlLoop:
             self._controller.close()
             self._world.vital_signs.forget(self._thread.name)
             self._world.telemetry.readings.forget(self.key)
+            self._world.audit.forget(self.key)
 
     def _pass(self) -> float:
         try:

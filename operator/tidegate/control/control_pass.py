@@ -22,12 +22,13 @@ MAX_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """How a pass ended. `decision` speaks of what was seen last; `applied` of every round of writes before that."""
+    """How a pass ended. `decision` speaks of what was seen last; `applied` of every round of writes before that, `decided` of why."""
 
     seen: Seen
     decision: Decision
     applied: tuple[Applied, ...] = ()
     error: TidegateError | None = None
+    decided: tuple[Decision, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -69,17 +70,19 @@ class ControlPass:
 
     def _write_until_settled(self, cluster: KafkaCluster, seen: Seen, decision: Decision) -> PassResult:
         rounds: list[Applied] = []
+        decided: list[Decision] = []
         while decision.writes and seen.facts is not None and len(rounds) < MAX_ROUNDS:
             done = apply_writes(decision.writes, cluster.store, cluster_id=seen.facts.cluster_id, may_write=self.may_write)
             rounds.append(done)
+            decided.append(decision)
             written = frozenset(write.entity for write in done.done)
             self.memory = settle(self.memory, decision, written, now_seconds=self.now_seconds())
             touched = [write.entity for write in decision.writes]
             seen = self.observer.look_again(seen, cluster, entities=touched, now_seconds=self.now_seconds())
             decision = self._decide(seen)
             if done.error is not None:
-                return PassResult(seen, decision, tuple(rounds), done.error)
-        return PassResult(seen, decision, tuple(rounds))
+                return PassResult(seen, decision, tuple(rounds), done.error, tuple(decided))
+        return PassResult(seen, decision, tuple(rounds), decided=tuple(decided))
 
     def _decide(self, seen: Seen) -> Decision:
         decision, self.memory = decide(seen.observation, self.memory)

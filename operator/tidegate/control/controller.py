@@ -12,6 +12,7 @@ import structlog
 from controller_logic.decision import Decision
 from controller_logic.model import Topology
 from controller_logic.readings import Readings
+from tidegate.control.apply import Applied
 from tidegate.control.backoff import Backoff
 from tidegate.control.connection import Connection
 from tidegate.control.control_pass import ControlPass, PassResult
@@ -27,7 +28,8 @@ from tidegate.control.wake import Cause
 from tidegate.control.world import World
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ObjectRef, ResourceKind
-from tidegate.telemetry import PolicyReading, count_writes
+from tidegate.policy_reading import PolicyReading, inputs_of
+from tidegate.telemetry import count_writes
 
 log = structlog.get_logger(__name__)
 
@@ -213,7 +215,22 @@ class Controller:
             count_writes(telemetry, self._key, kinds_and_reasons=kinds, transactions=done.batches)
             for outcome in done.refused:
                 telemetry.write_conflicts.labels(self._key, str(outcome.reason or "")).inc()
+        self._keep_record(result)
         telemetry.readings.put(self._key, self._reading(result, decision))
+
+    def _keep_record(self, result: PassResult) -> None:
+        """Audit lines and counters: of each decision whose writes were sent, and of the one that the pass ended with."""
+        facts, readings = result.seen.facts, result.seen.observation.readings
+        for decision, applied in (*zip(result.decided, result.applied, strict=True), (result.decision, Applied())):
+            self._world.telemetry.throttle.note(self._key, decision, readings)
+            self._world.audit.note(
+                self._key,
+                None if facts is None else facts.cluster_id,
+                decision=decision,
+                applied=applied,
+                readings=readings,
+                now_seconds=self._world.clock.wall(),
+            )
 
     def _reading(self, result: PassResult, decision: Decision) -> PolicyReading:
         return PolicyReading(
@@ -221,6 +238,8 @@ class Controller:
             finished_at_seconds=self._world.clock.wall(),
             charged_writes=sum(count for _, count in self._pass.memory.charged),
             write_budget=result.seen.observation.policy.notifications_per_quarter_hour,
+            readings=result.seen.observation.readings,
+            inputs=inputs_of(result.seen.observation),
         )
 
 

@@ -1,7 +1,8 @@
 """What all controllers of one process share, put together once by `main.py` or by a test."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tidegate.control.audit_trail import AuditTrail, unread_trail
 from tidegate.control.clock import Clock
 from tidegate.control.connection import OpenCluster
 from tidegate.control.metrics_watch import OpenReader
@@ -33,6 +34,7 @@ class World:
     open_cluster: OpenCluster
     report_beside: bool = True
     open_reader: OpenReader = PrometheusReader
+    audit: AuditTrail = field(default_factory=unread_trail)
 
     def list_is_fresh(self, kind: ResourceKind) -> bool:
         """Whether the objects of this kind are known in full, from a list that is not too old."""
