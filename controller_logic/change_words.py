@@ -13,6 +13,7 @@ _WHY = {
     Reason.ADOPTED: "taken over from another writer, whose value is kept in the ledger",
     Reason.CONTRACT_CHANGED: "the contract was changed",
     Reason.LEADERS_MOVED: "partition leaders moved",
+    Reason.ADAPTED: "measured rates ask for it, so that their total is the contract",
     Reason.CONTRACT: "last step to the contract",
     Reason.REPAIRED: "another writer changed it",
     Reason.THROTTLED: "throttled because a broker is over its limit",

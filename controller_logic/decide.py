@@ -20,12 +20,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from controller_logic import budget, contention
+from controller_logic.adaptive_pass import adaptations
 from controller_logic.broker_watch import watch
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
 from controller_logic.desired import Desired, desired
 from controller_logic.leader_scaling import Leaders
 from controller_logic.level_states import level_reports
 from controller_logic.member_reports import Circumstances, report
+from controller_logic.metering import metering
 from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
 from controller_logic.override import apply_overrides
 from controller_logic.plan import Plan, deletion_plan, make_plan, our_entities
@@ -53,7 +55,9 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
 
 def _decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     holds, memory = holds_of(observation, memory)
-    wanted = _wanted(observation)
+    leaders = _leaders(observation)
+    memory = replace(memory, adaptations=adaptations(observation, leaders, memory.adaptations, held=bool(holds)))
+    wanted = _wanted(observation, leaders, memory)
     if observation.policy.deleting and (observation.policy.paused or observation.policy.mode is Mode.OBSERVE):
         return _leave_everything(observation, wanted, holds), memory
     if holds or observation.quotas is None:
@@ -101,10 +105,15 @@ def _missing(observation: Observation) -> Iterator[tuple[Reason, str]]:
         yield Reason.BROKERS_UNREACHABLE, f"brokers and leaders are not known; {stays}"
 
 
-def _wanted(observation: Observation) -> Desired:
+def _leaders(observation: Observation) -> Leaders | None:
     topology = observation.topology
-    leaders = Leaders(topology) if topology is not None and topology.brokers else None
-    return desired(observation.policy, observation.tiers or (), leaders)
+    return Leaders(topology) if topology is not None and topology.brokers else None
+
+
+def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -> Desired:
+    metered = metering(observation)
+    wanted = desired(metered.policy, observation.tiers or (), leaders, adaptations=memory.adaptations)
+    return wanted if metered.note is None else replace(wanted, notes=(metered.note,))
 
 
 def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) -> tuple[Decision, Memory]:
@@ -144,7 +153,7 @@ def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: T
     due += [] if load.due_in_seconds is None else [load.due_in_seconds]
     return Decision(
         members=members,
-        notes=(*plan.notes, *_member_notes(members, skews)),
+        notes=(*wanted.notes, *plan.notes, *_member_notes(members, skews)),
         managed=plan.managed,
         in_sync=plan.managed - len(late),
         contended=sum(entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()),

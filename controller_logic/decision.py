@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from controller_logic.adaptive_input import Adaptations
 from controller_logic.broker_watch import Watched
 from controller_logic.leader_scaling import LeaderSpread
 from controller_logic.model import Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
@@ -37,7 +38,8 @@ class Memory:
     `charged` holds (time, number of charged entity writes), oldest first, of the last quarter of an hour.
     `confirmed_removals` are the entities that a person confirmed for removal and that are not all given back yet;
     `held_since` says since when the holds stand that the core itself found; `pressures` what was said of each broker last;
-    `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the throttle and to the spread of its writes.
+    `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the throttle and to the spread of its writes,
+    `adaptations` to scaling method Adaptive.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
@@ -48,6 +50,7 @@ class Memory:
     throttle: ThrottleMemory | None = None
     pace: WritePace | None = None
     causes: Mapping[Level, str] = field(default_factory=dict)
+    adaptations: Adaptations = field(default_factory=dict)
 
 
 class MemberState(StrEnum):

@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from controller_logic.decision import MemberReport
+from controller_logic.adaptive_input import Adaptations
+from controller_logic.decision import MemberReport, Note
 from controller_logic.leader_scaling import Leaders
 from controller_logic.member_reports import overlapping_report, promised_report
 from controller_logic.model import Entity, Policy, Tier
 from controller_logic.promise import NOTHING, Promise, default_promise, promise_of
 from controller_logic.promise_ground import Grounds
 from controller_logic.throttled import HeldDown, held_down, throttled_rates
+
+_NO_ADAPTATIONS: Adaptations = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Desired:
     defaults: Mapping[Entity, Promise] = field(default_factory=dict)
     grounds: Grounds | None = None
     held: HeldDown = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     def __contains__(self, entity: Entity) -> bool:
         return entity in self.owners or entity in self.defaults
@@ -37,7 +41,7 @@ class Desired:
     def floor_of(self, owner: MemberReport) -> Promise:
         """What the member may be throttled to, on the same leaders as its contract; nothing where it is never throttled."""
         rates = throttled_rates(owner.tier, owner.member)
-        return NOTHING if rates is None or self.grounds is None else promise_of(rates, self.grounds.of(rates.form, owner.member.topics))
+        return NOTHING if rates is None or self.grounds is None else promise_of(rates, self.grounds.of(rates.form, owner.member))
 
     def promises(self) -> Iterator[tuple[Entity, Promise]]:
         """Every entity that is named with what it should have now, members first."""
@@ -49,12 +53,12 @@ class Desired:
         return held_down(promise, self.held[entity]) if entity in self.held else promise
 
 
-def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None) -> Desired:
+def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None, *, adaptations: Adaptations = _NO_ADAPTATIONS) -> Desired:
     """What the policy wants now. Unknown leaders (None) leave every key that depends on them without a target.
 
     A policy that is being deleted promises nothing to anybody.
     """
-    grounds = None if policy.deleting else Grounds(leaders, policy.scaling)
+    grounds = None if policy.deleting else Grounds(leaders, policy.scaling, adaptations)
     owners: dict[Entity, MemberReport] = {}
     members = []
     for tier in tiers:

@@ -234,7 +234,9 @@ def _cause(standing: Standing, target: Target) -> Reason:
     if entry.basis != target.basis:
         return Reason.CONTRACT_CHANGED
     on_its_way_down = entry.reason is Reason.STEPPING and not _is_raise(standing.seen, target)
-    return Reason.CONTRACT if on_its_way_down or entry.reason is Reason.GIVEN_BACK else Reason.LEADERS_MOVED
+    if on_its_way_down or entry.reason is Reason.GIVEN_BACK:
+        return Reason.CONTRACT
+    return Reason.ADAPTED if standing.key in target.ground.moving else Reason.LEADERS_MOVED
 
 
 def _kind(cause: Reason, *, raises: bool) -> tuple[WriteKind, bool]:

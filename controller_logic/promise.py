@@ -4,8 +4,9 @@ Answers "where to", never "how fast" or "may it be written": see `mute_guard.py`
 """
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
-from controller_logic.leader_scaling import LeaderSpread
+from controller_logic.leader_scaling import LeaderSpread, Scale
 from controller_logic.model import Contract, QuotaKey, RateForm
 from controller_logic.promise_ground import Ground
 from controller_logic.quota_text import KEY_WORDS, number_words
@@ -16,6 +17,7 @@ from controller_logic.value import value
 _CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 
 _NO_KEYS: frozenset[QuotaKey] = frozenset()
+_LENT = " lent"
 _EVERYWHERE = Ground(RateForm.PER_BROKER.value)
 _DEFAULT = Ground("default")
 
@@ -127,9 +129,11 @@ def promise_of(contract: Contract | None, ground: Ground | None) -> Promise:
     if contract.request_percentage is not None or contract.controller_mutations_per_second is not None:
         targets |= {key: Target(rate, str(rate), rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None}
     if (rate := contract.fetch_bytes_per_second) is not None:
-        targets[_CONSUMER] = _target(rate, ground)
+        targets[_CONSUMER] = _target(rate, ground, ground.scale)
     if (rate := contract.produce_bytes_per_second) is not None:
-        targets[_PRODUCER] = _target(rate, ground)
+        targets[_PRODUCER] = _target(rate, ground, ground.produce_scale or ground.scale)
+    if contract.lent:
+        targets |= {key: _lent(target) for key, target in targets.items() if key in contract.lent}
     return Promise(targets, _NO_KEYS, ground.spread, ground.certain)
 
 
@@ -138,9 +142,19 @@ def default_promise(rates: Mapping[QuotaKey, int]) -> Promise:
     return Promise({key: Target(rate, str(rate), rate, _DEFAULT) for key, rate in rates.items()})
 
 
-def _target(rate: int, ground: Ground) -> Target:
-    number = rate if ground.scale is None else ground.scale.of(rate)
+def _target(rate: int, ground: Ground, scale: Scale | None) -> Target:
+    number = rate if scale is None else scale.of(rate)
     return Target(number, str(number), rate, ground)
+
+
+def _lent(target: Target) -> Target:
+    """The same target, with a basis that says for good that only an override gave it."""
+    return replace(target, ground=replace(target.ground, particulars=f"{target.ground.particulars}{_LENT}"))
+
+
+def is_lent(basis: str) -> bool:
+    """Whether only an override gave what was written on this basis."""
+    return basis.endswith(_LENT)
 
 
 def _fixed(contract: Contract) -> tuple[tuple[QuotaKey, int | None], ...]:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     ADOPTED = "Adopted", "A quota that somebody else had set was taken over; the ledger keeps its value, to give it back."
     CONTRACT_CHANGED = "ContractChanged", "Somebody edited the contract, the scaling or a default, or an override began or ended."
     LEADERS_MOVED = "LeadersMoved", "Partition leaders moved, so the contract needs another number per broker."
+    ADAPTED = "Adapted", "Scaling method Adaptive: measured rates ask for another number between Mean and Max."
     STEPPING = "Stepping", "The quota goes down in safe steps, so that no client is muted for long."
     REPAIRED = "Repaired", "Another writer changed the quota; it was put back."
     GIVEN_BACK = "GivenBack", "The entity is no longer managed; what it had before Tidegate was put back."

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller_logic.decision import Memory, Note
-from controller_logic.model import Entity, Policy, StoredQuota
-from controller_logic.promise import Promise
+from controller_logic.model import MAX_BYTE_RATE, Entity, LedgerEntry, Policy, StoredQuota
+from controller_logic.promise import Promise, is_lent
 from controller_logic.reasons import Reason
 
 
@@ -47,9 +47,14 @@ def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset
     leaving = []
     for stored, promise in losing:
         entries = stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
-        if any(entries[key].reason is not Reason.GIVEN_BACK for key in entries.keys() - promise.keys):
+        if any(_frees_somebody(entries[key]) for key in entries.keys() - promise.keys):
             leaving.append(stored.entity)
     return frozenset(leaving)
+
+
+def _frees_somebody(entry: LedgerEntry) -> bool:
+    """Not what is on its way back already, nor a quota that never binds (see `metering.py`), nor what an override lent."""
+    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_lent(entry.basis)
 
 
 def _held_note(policy: Policy, count: int, managed: int) -> Note:
