@@ -91,13 +91,17 @@ class RateForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a member is promised: byte rates in one form, plus two optional per-broker quotas. None = not managed."""
+    """What a member is promised: byte rates in one form, plus two optional per-broker quotas. None = not managed.
+
+    `lent` are the byte rates that only an override gives: they end with it.
+    """
 
     form: RateForm
     fetch_bytes_per_second: int | None = None
     produce_bytes_per_second: int | None = None
     request_percentage: int | None = None
     controller_mutations_per_second: int | None = None
+    lent: frozenset[QuotaKey] = frozenset()
 
     @property
     def is_empty(self) -> bool:
