@@ -5,7 +5,7 @@ operator cannot understand an object differently.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,14 @@ class PolicyOptions:
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """One policy with its tiers, and the credentials that Kubernetes holds for it (None = none could be looked up)."""
+    """One policy with its tiers, and the credentials that Kubernetes holds for it (None = none could be looked up).
+
+    `status` is what the operator said of the policy last; empty where it said nothing, and with files.
+    """
 
     declared: Declared
     kubernetes: Kubernetes | None = None
+    status: Mapping[str, Any] = field(default_factory=dict)
 
     def zookeeper_secret(self) -> SecretData:
         """The policy's ZooKeeper Secret; empty where it names none. Raises NeedsMending when it must come from a file instead."""
@@ -101,7 +105,7 @@ def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _KINDS)
     policy = _chosen(policies, options)
     ours, said = ([raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides))
-    return PolicySource(declare(policy, ours, overrides=said), kubernetes)
+    return PolicySource(declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {})
 
 
 def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) -> list[RawObject]:

@@ -1,18 +1,22 @@
 """What `tidegate top` looks at: one policy's cluster and the load of its brokers, observed and judged as the operator does, read only.
 
-Each look stands for itself but for what was said of each broker the last time, so that a load around its limit does not flicker.
+Each look stands for itself but for what was said of each broker the last time, so that a load around its limit does not flicker. Contracts
+and quotas are worked out without the load, so that nothing is shown as decided which only an operator with its memory could decide.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from controller_logic.broker_watch import Watched, watch
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
 from controller_logic.flows import Flows, flows_of
-from controller_logic.model import Observation
+from controller_logic.model import Level, Observation
+from controller_logic.pressure import Pressure
 from controller_logic.readings import ReadingProblem, Readings
 from tidegate.commands.cluster_access import AccessOptions, opened_cluster
 from tidegate.commands.policy_source import PolicySource
@@ -27,16 +31,28 @@ from tidegate.errors import TidegateError
 
 
 @dataclass(frozen=True, slots=True)
+class LevelWord:
+    """What the operator said last of one level: its state, and since when (RFC 3339) and because of what."""
+
+    state: str
+    since: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Sight:
     """One look. `is_measured` = the policy names metrics; readings are None where it does not, or where no broker is known to read of.
 
-    `cluster_id` None = nobody answered.
+    `cluster_id` None = nobody answered. `watched` None = load or brokers are not known at all. `said` is what the operator's status says of
+    levels.
     """
 
     observation: Observation
     decision: Decision
     cluster_id: str | None
     is_measured: bool
+    watched: Watched | None = None
+    said: Mapping[Level, LevelWord] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -59,17 +75,18 @@ class Lookout:
         self._cluster = cluster
         self._reader = reader
         self._observer = Observer(QuotaPlugins(settle_seconds=0.0))
-        self._memory = Memory()
+        self._pressures: Mapping[int, Pressure] = {}
 
     def look(self, source: PolicySource) -> Sight:
         """Raises nothing for a world that is away: what is missing is a hold, or a problem of the readings."""
         seen = self._observer.observe(source.declared, self._cluster, now_seconds=self._around.now_seconds())
+        decision, _ = decide(seen.observation, Memory())
         observation = replace(seen.observation, readings=self._read(seen.observation))
-        decision, memory = decide(observation, self._memory)
-        self._memory = Memory(pressures=memory.pressures)
+        watched = watch(observation, self._pressures)
+        self._pressures = {one.broker: one.pressure for one in watched or ()}
         cluster_id = seen.facts.cluster_id if seen.facts is not None else None
         warnings = (*source.remarks(), *(warning.message for warning in seen.warnings))
-        return Sight(observation, decision, cluster_id, self._reader is not None, warnings)
+        return Sight(observation, decision, cluster_id, self._reader is not None, watched, _said(source.status), warnings)
 
     def _read(self, observation: Observation) -> Readings | None:
         if self._reader is None or observation.topology is None:
@@ -79,6 +96,12 @@ class Lookout:
         except TidegateError as error:
             problem = ReadingProblem(error.reason, error.message)
             return Readings(observation.now_seconds, 0.0, problems=(problem,))
+
+
+def _said(status: Mapping[str, Any]) -> Mapping[Level, LevelWord]:
+    levels = {level.value: level for level in Level}
+    tiers = [tier for tier in status.get("tiers") or () if tier.get("level") in levels]
+    return {levels[tier["level"]]: LevelWord(str(tier.get("state")), tier.get("since") or "", tier.get("because") or "") for tier in tiers}
 
 
 @contextmanager

@@ -18,8 +18,8 @@ def sight_document(sight: Sight) -> Document:
         "cluster": sight.cluster_id,
         "mode": observation.policy.mode.value,
         "paused": observation.policy.paused,
-        "brokers": None if sight.decision.watched is None else [_broker(row) for row in broker_rows(sight)],
-        "levels": [_level(row) for row in level_rows(rates)],
+        "brokers": None if sight.watched is None else [_broker(row) for row in broker_rows(sight)],
+        "levels": [_level(row) for row in level_rows(sight, rates)],
         "members": [_rate(row) for row in rates],
         "holds": [{"reason": hold.reason.value, "message": hold.message} for hold in sight.decision.holds],
         "problems": _problems(sight) if readings is not None else None,
@@ -50,6 +50,7 @@ def _broker(row: BrokerRow) -> Document:
 def _level(row: LevelRow) -> Document:
     return {
         "level": row.level.value,
+        "said": None if row.word is None else {"state": row.word.state, "since": row.word.since, "because": row.word.because},
         "tiers": row.tiers,
         "members": row.members,
         "belowContract": row.below,

@@ -14,7 +14,7 @@ from tidegate.commands.sight import Sight
 from tidegate.commands.top_rows import BrokerRow, LevelRow, RateRow, broker_rows, level_rows, rate_rows
 
 _UNKNOWN = "unknown"
-_LONGEST_NAME, _LONGEST_WHY = 18, 22
+_LONGEST_NAME, _LONGEST_WHY, _LONGEST_CAUSE = 18, 22, 30
 _EXPLAINED = 5
 _QUIET = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 
@@ -28,7 +28,7 @@ def show_sight(page: Page, sight: Sight, *, most_members: int) -> None:
     page.say()
     page.sheet(_broker_sheet(broker_rows(sight)))
     page.say()
-    page.sheet(_level_sheet(level_rows(rates)))
+    page.sheet(_level_sheet(level_rows(sight, rates)))
     shown = rates[:most_members] if most_members else rates
     page.say()
     page.sheet(_rate_sheet(shown, sight.observation))
@@ -39,7 +39,7 @@ def show_sight(page: Page, sight: Sight, *, most_members: int) -> None:
 
 
 def _headline(sight: Sight) -> str:
-    observation, watched = sight.observation, sight.decision.watched
+    observation, watched = sight.observation, sight.watched
     moment = datetime.fromtimestamp(observation.now_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     over = f"{sum(one.pressure is Pressure.OVER for one in watched)} of {len(watched)} brokers over" if watched is not None else ""
     mode = "paused" if observation.policy.paused else f"mode {observation.policy.mode.value}"
@@ -82,13 +82,14 @@ def _broker_cells(row: BrokerRow) -> Sequence[str]:
 
 
 def _level_sheet(rows: Sequence[LevelRow]) -> Sheet:
-    titles = ("Tiers", "Members", "Below contract", "Fetch", "Produce", "Delayed")
-    return Sheet((Column("Level"), *(Column(title, right=True) for title in titles)), [_level_cells(row) for row in rows])
+    titles = ("Members", "Below", "Fetch", "Produce", "Delayed")
+    columns = (Column("Level"), *(Column(title, right=True) for title in titles), Column("State"), Column("Because", fold=True))
+    return Sheet(columns, [_level_cells(row) for row in rows])
 
 
 def _level_cells(row: LevelRow) -> Sequence[str]:
-    counts = (str(row.tiers), str(row.members), str(row.below))
-    return (row.level.value, *counts, _rate(row.fetch), _rate(row.produce), _delay(row.delay_seconds))
+    word = ("", "") if row.word is None else (row.word.state, _cut(row.word.because, _LONGEST_CAUSE))
+    return (row.level.value, str(row.members), str(row.below), _rate(row.fetch), _rate(row.produce), _delay(row.delay_seconds), *word)
 
 
 def _rate_sheet(rows: Sequence[RateRow], observation: Observation) -> Sheet:
@@ -152,4 +153,4 @@ def _delay(seconds: float | None) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"

@@ -13,7 +13,7 @@ from controller_logic.model import Entity, LedgerEntry, Level, QuotaKey, StoredQ
 from controller_logic.pressure import Card, Pressure
 from controller_logic.quota_text import enforced_rate
 from controller_logic.readings import ClientRate, Direction
-from tidegate.commands.sight import Sight
+from tidegate.commands.sight import LevelWord, Sight
 
 KEYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
 _FIRST_LEVEL_LAST = sorted(Level, reverse=True)
@@ -57,9 +57,10 @@ class RateRow:
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
-    """All members of one level. Rates are sums of those that are known; None = none is."""
+    """All members of one level. Rates are sums of those that are known, None = none is; `word` None = the operator said nothing."""
 
     level: Level
+    word: LevelWord | None
     tiers: int
     members: int
     below: int
@@ -71,7 +72,7 @@ class LevelRow:
 def broker_rows(sight: Sight) -> tuple[BrokerRow, ...]:
     """A row for each limited direction of each live broker; one row for a broker without limits."""
     flows = sight.flows
-    return tuple(row for one in sight.decision.watched or () for row in _rows_of(one, flows, sight.observation.now_seconds))
+    return tuple(row for one in sight.watched or () for row in _rows_of(one, flows, sight.observation.now_seconds))
 
 
 def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[BrokerRow]:
@@ -139,19 +140,21 @@ def _order(row: RateRow) -> tuple[bool, int, float, str]:
     return (not row.is_below, _FIRST_LEVEL_LAST.index(row.report.level), -(row.sends or 0.0), row.report.entity.sort_key)
 
 
-def level_rows(rows: Sequence[RateRow]) -> tuple[LevelRow, ...]:
+def level_rows(sight: Sight, rows: Sequence[RateRow]) -> tuple[LevelRow, ...]:
     """Every level that has members, L0 first."""
-    return tuple(_level_row(level, [row for row in rows if row.report.level is level]) for level in Level if _has(rows, level))
+    levels = [level for level in Level if _has(rows, level)]
+    return tuple(_level_row(level, [row for row in rows if row.report.level is level], sight.said.get(level)) for level in levels)
 
 
 def _has(rows: Sequence[RateRow], level: Level) -> bool:
     return any(row.report.level is level for row in rows)
 
 
-def _level_row(level: Level, rows: Sequence[RateRow]) -> LevelRow:
+def _level_row(level: Level, rows: Sequence[RateRow], word: LevelWord | None) -> LevelRow:
     delays = [row.delay_seconds for row in rows if row.delay_seconds is not None]
     return LevelRow(
         level,
+        word,
         tiers=len({row.report.tier_key for row in rows}),
         members=len({row.report.entity for row in rows}),
         below=len({row.report.entity for row in rows if row.is_below}),

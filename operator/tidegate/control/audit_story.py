@@ -55,7 +55,7 @@ class AuditStory:
             *self._effect_lines(place, happened),
             *self._hold_lines(place, happened.decision.holds),
             *self._override_lines(place, happened.decision.overridden),
-            *self._round_lines(place, happened.decision),
+            *self._round_lines(place, happened),
             *self._write_lines(place, happened),
         ]
 
@@ -90,10 +90,10 @@ class AuditStory:
         yield from (override_line(place, *applied, begins=True) for applied in begun)
         self._overrides = now
 
-    def _round_lines(self, place: Place, decision: Decision) -> Iterator[Line]:
-        throttle = decision.throttle
-        if throttle is None:
-            return
+    def _round_lines(self, place: Place, happened: Happened) -> Iterator[Line]:
+        throttle = happened.decision.throttle
+        if throttle is None or happened.readings is None:
+            return  # no reading has come yet: nothing can be said of load, and nothing is decided on it
         moved, self._acts = new_acts(throttle, self._acts)
         for record in throttle.rounds:
             steps = [step for step in moved if step.direction is record.direction]

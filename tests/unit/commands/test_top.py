@@ -25,20 +25,22 @@ def member(name: str, rate: str) -> dict[str, Any]:
 @pytest.fixture
 def files(world: Any, policy: Any, tier: Any) -> str:
     """etl (L3, 60 MB/s promised, 25 in force since 40 s) and pay (L0); broker 1 carries 65 of 50 MB/s, broker 2 30, broker 3 is unknown."""
+    told = {"level": "L3", "state": "Throttled", "since": "2026-11-21T11:00:00Z", "because": "broker 1 egress 65.0 of 50.0 MB/s"}
+    policy["status"] = {"tiers": [told]}
     policy["spec"] |= {"metrics": METRICS, "brokers": {"egressLimit": "50M"}}
     tier["spec"]["members"] = [member("pay", "60M")]
     batch = {**tier, "metadata": {"name": "batch", "namespace": "streaming"}}
     throttled = {"perBroker": {"fetch": "1M"}}
     batch["spec"] = {"policyRef": {"name": "orders"}, "level": "L3", "throttled": throttled, "members": [member("etl", "60M")]}
     in_force(world, PAY, 60_000_000, Reason.FIRST_QUOTA)
-    in_force(world, ETL, 25_000_000, Reason.STEPPING)
+    in_force(world, ETL, 25_000_000, Reason.THROTTLED, of_contract=60_000_000)
     world.readings = lambda: measured(world.now)
     return str(world.write_files(policy, tier, batch))
 
 
-def in_force(world: Any, entity: Entity, rate: int, reason: Reason) -> None:
+def in_force(world: Any, entity: Entity, rate: int, reason: Reason, *, of_contract: int | None = None) -> None:
     """A quota that we wrote 40 s ago."""
-    entry = LedgerEntry(None, str(rate), None, world.now - 40, reason)
+    entry = LedgerEntry(None, str(rate), None, world.now - 40, reason, of_contract=of_contract)
     ledger = LedgerRecord(entity, "streaming/orders", "uid", {FETCH: entry})
     write = QuotaWrite(entity, {FETCH: str(rate)}, StoredQuota(entity, {}), ledger, WriteKind.FIRST, reason, "", charged=True)
     (outcome,) = world.store.write([write], "memory-cluster")
@@ -84,15 +86,16 @@ def test_a_broker_that_is_not_known_says_why(world: Any, files: str) -> None:
 
 def test_whoever_is_below_the_contract_comes_first_with_why(world: Any, files: str) -> None:
     lines = shown(world, files)
-    assert line_with(lines, "etl", "fetch").startswith("L3 etl fetch 44.0 MB/s 25.0 of 60.0 MB/s 11.3 s ")
+    assert line_with(lines, "etl", "fetch").startswith("L3 etl fetch 44.0 MB/s 25.0 of 60.0 MB/s 11.3 s Throttled 40 s ago")
+    assert "etl (user=etl): fetch 25.0 MB/s of the contract's 60.0 MB/s per broker, never below 1.0 MB/s" in lines
     assert line_with(lines, "pay", "fetch") == "L0 pay fetch 40.0 MB/s 60.0 MB/s 0.0 s -"
-    assert [line.split()[1] for line in lines if "fetch" in line.split()] == ["etl", "pay"]
+    assert [line.split()[1] for line in lines if line.startswith(("L3", "L0")) and "fetch" in line.split()] == ["etl", "pay"]
 
 
 def test_levels_are_added_up(world: Any, files: str) -> None:
     lines = shown(world, files)
-    assert line_with(lines, "L3", "1", "44.0") == "L3 1 1 1 44.0 MB/s unknown 11.3 s"
-    assert line_with(lines, "L0", "1", "40.0") == "L0 1 1 0 40.0 MB/s unknown 0.0 s"
+    assert line_with(lines, "L3", "1", "44.0") == "L3 1 1 44.0 MB/s unknown 11.3 s Throttled broker 1 egress 65.0 of 50.0…"
+    assert line_with(lines, "L0", "1", "40.0") == "L0 1 0 40.0 MB/s unknown 0.0 s - -"
 
 
 def test_everything_fits_into_a_hundred_columns(world: Any, files: str, policy: Any, tier: Any) -> None:
@@ -139,7 +142,11 @@ def test_json_has_everything_and_null_is_unknown(world: Any, files: str) -> None
     assert (broker[3]["bytesPerSecond"], broker[3]["why"]) == (None, "no reading of its card")
     etl, pay = document["members"]
     assert (etl["member"], etl["quota"], etl["contract"], etl["belowContract"]) == ("etl", 25_000_000, 60_000_000, True)
-    assert etl["written"] == {"reason": "Stepping", "atSeconds": world.now - 40}
+    assert {level["level"]: level["said"] and level["said"]["because"] for level in document["levels"]} == {
+        "L0": None,
+        "L3": "broker 1 egress 65.0 of 50.0 MB/s",
+    }
+    assert etl["written"] == {"reason": "Throttled", "atSeconds": world.now - 40}
     assert pay["belowContract"] is False
     assert document["problems"][0]["broker"] == 3
 

@@ -96,6 +96,13 @@ def test_a_cluster_at_rest_writes_no_line(trail: Trail) -> None:
     assert trail.shelf.lines == []
 
 
+def test_before_the_first_reading_nothing_is_said_of_load(trail: Trail) -> None:
+    want(trail.played, etl=40, pay=25)
+    trail.played.pass_time(15)
+    trail.note(Decision(throttle=trail.played.decide()), readings=None)
+    assert trail.shelf.lines == []
+
+
 def test_a_cut_is_told_with_the_readings_it_was_made_on(trail: Trail) -> None:
     overload(trail)
     (line,) = trail.shelf.of("round")
@@ -147,7 +154,7 @@ def test_a_cut_that_is_not_in_force_yet_is_one_act(trail: Trail) -> None:
     want(trail.played, etl=40, pay=25)
     for _ in range(4):
         trail.played.pass_time(15)
-        trail.note(Decision(throttle=trail.played.decide()))
+        trail.note(Decision(throttle=trail.played.decide()), readings=trail.played.given().readings)
     assert sum(bool(line["actions"]) for line in trail.shelf.of("round")) == 1
 
 
@@ -180,7 +187,7 @@ def test_what_nobody_measured_after_a_cut_is_unknown(trail: Trail) -> None:
 def test_a_cut_that_was_never_written_has_no_effect(trail: Trail) -> None:
     want(trail.played, etl=40, pay=25)
     trail.played.pass_time(15)
-    trail.note(Decision(throttle=trail.played.decide()))
+    trail.note(Decision(throttle=trail.played.decide()), readings=trail.played.given().readings)
     trail.played.now_seconds += 100
     trail.note(Decision())
     assert trail.shelf.of("effect") == []
