@@ -14,11 +14,13 @@ contract. Whoever has one is never throttled while it lasts.
 `exempt` leaves the contract as it is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.model import Contract, Entity, Level, Member, QuotaKey, RateForm, Tier
+from controller_logic.model import BYTE_RATE_KEYS, Contract, Entity, Level, Member, QuotaKey, RateForm, Tier
 from controller_logic.reasons import Reason
+
+_DIRECTIONS = {QuotaKey.CONSUMER_BYTE_RATE: "fetch", QuotaKey.PRODUCER_BYTE_RATE: "produce"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,8 @@ class Override:
         return str(self.entity) if self.level is None else self.level.value
 
     def sets(self, key: QuotaKey) -> bool:
-        """Whether it says what this quota is."""
-        rates = self.rates
-        if rates is None:
-            return False
-        said = {QuotaKey.CONSUMER_BYTE_RATE: rates.fetch_bytes_per_second, QuotaKey.PRODUCER_BYTE_RATE: rates.produce_bytes_per_second}
-        return said.get(key) is not None
+        """Whether it says what this byte rate is."""
+        return self.rates is not None and _gives(self.rates, key)
 
     def lasts(self, now_seconds: float) -> bool:
         return now_seconds < self.expires_at_seconds
@@ -150,29 +148,33 @@ def _problem(override: Override, member: Member) -> tuple[Reason, str] | None:
         return None
     if rates.form is RateForm.PER_PARTITION and not member.topics:
         return Reason.OVERRIDE_UNFIT, "the member names no topics, so it cannot have a rate per partition: set total or perBroker instead"
-    kept = [] if contract is None or contract.form is rates.form else list(_unnamed(rates, contract))
+    kept = [] if contract is None or contract.form is rates.form else _unnamed(rates, contract)
     if contract is not None and kept:
         words = f"its contract has {kept[0]} {contract.form.value}, which would be lost: set it too, or set {contract.form.value}"
         return Reason.OVERRIDE_UNFIT, words
     return None
 
 
-def _unnamed(rates: Contract, contract: Contract) -> Iterator[str]:
+def _unnamed(rates: Contract, contract: Contract) -> list[str]:
     """The directions that the contract has and the override does not name."""
-    if rates.fetch_bytes_per_second is None and contract.fetch_bytes_per_second is not None:
-        yield "fetch"
-    if rates.produce_bytes_per_second is None and contract.produce_bytes_per_second is not None:
-        yield "produce"
+    return [words for key, words in _DIRECTIONS.items() if _gives(contract, key) and not _gives(rates, key)]
+
+
+def _gives(rates: Contract, key: QuotaKey) -> bool:
+    rate = rates.fetch_bytes_per_second if key is QuotaKey.CONSUMER_BYTE_RATE else rates.produce_bytes_per_second
+    return key in BYTE_RATE_KEYS and rate is not None
 
 
 def _contract(override: Override, contract: Contract | None) -> Contract | None:
     """The contract with the rates that the override sets; see the module's docstring."""
     rates = override.rates
-    if rates is None or contract is None:
-        return rates or contract
+    if rates is None:
+        return contract
+    contract = contract or Contract(rates.form)
     fetch, produce = rates.fetch_bytes_per_second, rates.produce_bytes_per_second
     return replace(
         contract,
+        lent=frozenset(key for key in BYTE_RATE_KEYS if override.sets(key) and not _gives(contract, key)),
         form=rates.form,
         fetch_bytes_per_second=contract.fetch_bytes_per_second if fetch is None else fetch,
         produce_bytes_per_second=contract.produce_bytes_per_second if produce is None else produce,

@@ -89,8 +89,8 @@ def test_a_server_with_older_crds_drops_what_it_does_not_know_of_any_number_of_m
 
 
 def test_a_kind_that_is_not_installed_is_named_with_the_command_that_installs_it(kubernetes: KubernetesClient) -> None:
-    absent = ResourceKind("tidegate.io", "v1alpha1", "quotaoverrides", "QuotaOverride")
-    with pytest.raises(NotFound, match=r"quotaoverrides .*kubectl apply -f crds/"):
+    absent = ResourceKind("tidegate.io", "v1alpha1", "dreams", "Dream")
+    with pytest.raises(NotFound, match=r"dreams .*kubectl apply -f crds/"):
         kubernetes.list_all(absent)
 
 

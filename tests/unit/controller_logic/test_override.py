@@ -1,10 +1,12 @@
 """An override stands in place of what a tier promises, for whom it names, until it ends, and for nobody else."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.model import Contract, Entity, Level, Member, RateForm, Tier
+from controller_logic.model import BYTE_RATE_KEYS, Contract, Entity, Level, Member, QuotaKey, RateForm, Tier
 from controller_logic.override import Overridden, Override, apply_overrides
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import ALICE, BOB, MB, START_SECONDS, member, per_broker, per_partition, tier, total
@@ -51,7 +53,14 @@ def test_rates_that_are_set_stand_in_place_of_the_contracts_and_the_others_stay(
     contract: Contract | None, rates: Contract, becomes: Contract
 ) -> None:
     one = only(applied(member(ALICE, contract, "orders"), override(rates=rates)))
-    assert (one.contract, one.exempt, one.override) == (becomes, True, "streaming/backfill")
+    assert one.contract is not None
+    assert (replace(one.contract, lent=frozenset()), one.exempt, one.override) == (becomes, True, "streaming/backfill")
+
+
+def test_what_no_contract_gives_is_lent() -> None:
+    rates = override(rates=per_broker(20 * MB, 20 * MB))
+    lent = {str(given): only(applied(member(ALICE, given), rates)).contract.lent for given in (None, per_broker(fetch=MB))}  # type: ignore[union-attr]
+    assert lent == {"None": BYTE_RATE_KEYS, str(per_broker(fetch=MB)): {QuotaKey.PRODUCER_BYTE_RATE}}
 
 
 def test_quotas_that_are_no_byte_rates_stay() -> None:
