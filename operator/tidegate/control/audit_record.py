@@ -5,7 +5,7 @@ due is decided in `audit_story.py`; docs/operations.md explains every field to p
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 
@@ -31,10 +31,16 @@ class Place:
     policy_key: str
     cluster_id: str | None
     at_seconds: float
+    _at: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_at", utc(self.at_seconds))
 
     def line(self, kind: str, **told: object) -> Line:
-        head = {"event": EVENT, "kind": kind, "t": utc(self.at_seconds), "policy": self.policy_key, "cluster": self.cluster_id}
-        return {**head, **{name: tidy(value) for name, value in told.items()}}
+        line: Line = {"event": EVENT, "kind": kind, "t": self._at, "policy": self.policy_key, "cluster": self.cluster_id}
+        for name, value in told.items():
+            line[name] = tidy(value)
+        return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ def utc(seconds: float) -> str:
 
 def tidy(value: object) -> object:
     """The value for JSON: no infinities, and no more digits than were measured."""
+    if value is None or isinstance(value, (str, int)):
+        return value  # first, because there are thousands of them
     if isinstance(value, float):
         return (round(value) if abs(value) >= 1000 else round(value, 3)) if isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Where audit lines go: appended to a file or to standard output, by a thread of its own, so that no quota waits for a disk.
+"""Where audit lines go: appended to a file or to standard output, by a thread of its own, so that no quota waits for words or a disk.
 
 A sink that fails fails no pass: what could not be written is lost, counted, and said once, and the next lines are tried again. What a line
 says is decided elsewhere.
@@ -17,11 +17,12 @@ from tidegate.settings import STANDARD_STREAM
 
 log = structlog.get_logger(__name__)
 
-_WAITING = 10_000  # batches; more than a disk that stands still for hours leaves behind
+_WAITING = 100  # passes; each keeps all that it decided in memory until it is told
 _CLOSE_SECONDS = 5.0
 _MODE = 0o640
 
 Count = Callable[[str, int], None]  # ("written" or "lost", how many lines)
+Compose = Callable[[], list[str]]  # puts lines into words; must not raise
 
 
 class Sink(Protocol):
@@ -89,26 +90,27 @@ def sink_at(place: str) -> Sink:
 
 
 class AuditDesk:
-    """Hands lines to the sink in the order in which they came; `put` never waits and never raises."""
+    """Has lines composed and hands them to the sink, in the order in which they came; `put` never waits and never raises."""
 
     def __init__(self, sink: Sink, place: str, *, count: Count, beside: bool = True) -> None:
         self._sink = sink
         self._place = place
         self._count = count
         self._fails = False
-        self._waiting: queue.Queue[list[str] | None] = queue.Queue(_WAITING)
+        self._waiting: queue.Queue[Compose | None] = queue.Queue(_WAITING)
         self._hand = threading.Thread(target=self._run, name="audit", daemon=True) if beside else None
         if self._hand is not None:
             self._hand.start()
 
-    def put(self, lines: list[str]) -> None:
+    def put(self, compose: Compose) -> None:
+        """What does not fit any more, because the sink stands still, is lost; how many lines it was, nobody knows, so it counts as one."""
         if self._hand is None:
-            self._deliver(lines)
+            self._deliver(compose())
             return
         try:
-            self._waiting.put_nowait(lines)
+            self._waiting.put_nowait(compose)
         except queue.Full:
-            self._count("lost", len(lines))
+            self._count("lost", 1)
 
     def close(self) -> None:
         """Deliver what waits; a sink that stands still is given up after a moment."""
@@ -121,10 +123,12 @@ class AuditDesk:
         self._hand.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
-        while (lines := self._waiting.get()) is not None:
-            self._deliver(lines)
+        while (compose := self._waiting.get()) is not None:
+            self._deliver(compose())
 
     def _deliver(self, lines: list[str]) -> None:
+        if not lines:
+            return
         try:
             self._sink.append("".join(f"{line}\n" for line in lines))
         except (OSError, ValueError) as error:  # ValueError: standard output was closed

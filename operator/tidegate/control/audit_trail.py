@@ -1,7 +1,7 @@
 """The audit trail: append-only JSON lines of what was decided, on which readings, what was written, and what it did.
 
-Called beside each pass. It never fails one: what it cannot write is counted and said in the log. `audit_story.py` says what is worth a
-line, `audit_record.py` what a line holds, `audit_sink.py` where it goes; `tidegate audit` reads it.
+Called after each pass, which it neither fails nor holds up: what it cannot write is counted and said in the log. `audit_story.py` says what
+is worth a line, `audit_record.py` what a line holds, `audit_sink.py` where it goes; `tidegate audit` reads it.
 """
 
 import json
@@ -12,12 +12,16 @@ import structlog
 from controller_logic.decision import Decision
 from controller_logic.readings import Readings
 from tidegate.control.apply import Applied
-from tidegate.control.audit_record import Line, Place
+from tidegate.control.audit_record import Place
 from tidegate.control.audit_sink import AuditDesk, Nowhere, sink_at
 from tidegate.control.audit_story import AuditStory, Happened
 from tidegate.telemetry import Telemetry
 
 log = structlog.get_logger(__name__)
+
+
+# an infinity that slipped through is an error, not a line that nobody can read
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class AuditTrail:
@@ -41,12 +45,8 @@ class AuditTrail:
         """Note what one decision led to. A pass that wrote and looked again notes each of its decisions, in order."""
         with self._lock:
             story = self._stories.setdefault(policy_key, AuditStory())
-        try:
-            lines = story.lines(Place(policy_key, cluster_id, now_seconds), Happened(decision, applied, readings))
-            if lines:
-                self._desk.put([_text(line) for line in lines])
-        except Exception:
-            log.exception("Audit lines abandoned", policy=policy_key)
+        place, happened = Place(policy_key, cluster_id, now_seconds), Happened(decision, applied, readings)
+        self._desk.put(lambda: _texts(story, place, happened))
 
     def forget(self, policy_key: str) -> None:
         """The policy is another replica's, or gone: what was told of it is not told again here."""
@@ -72,6 +72,10 @@ def unread_trail() -> AuditTrail:
     return AuditTrail(AuditDesk(Nowhere(), "nowhere", count=lambda *_: None, beside=False))
 
 
-def _text(line: Line) -> str:
-    """One line of JSON; an infinity that slipped through would be an error here, not a line that nobody can read."""
-    return json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def _texts(story: AuditStory, place: Place, happened: Happened) -> list[str]:
+    """The lines as JSON; none, and an error in the log, where there is a bug in them."""
+    try:
+        return [_ENCODER.encode(line) for line in story.lines(place, happened)]
+    except Exception:
+        log.exception("Audit lines abandoned", policy=place.policy_key)
+        return []

@@ -1,6 +1,8 @@
 """Where audit lines go: only ever appended, never mixed up, and a disk that fails costs lines and nothing else."""
 
 import os
+import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,10 +77,10 @@ def test_a_full_disk_costs_lines_is_said_once_and_is_tried_again() -> None:
     disk, counts = Full(), Counts()
     desk = AuditDesk(disk, "/audit", count=counts, beside=False)
     with structlog.testing.capture_logs() as said:
-        desk.put(["one", "two"])
-        desk.put(["three"])
+        desk.put(lambda: ["one", "two"])
+        desk.put(lambda: ["three"])
         disk.has_room = True
-        desk.put(["four"])
+        desk.put(lambda: ["four"])
     assert disk.text == "four\n"
     assert counts == {"lost": 3, "written": 1}
     assert [entry["log_level"] for entry in said] == ["warning", "info"]
@@ -87,7 +89,7 @@ def test_a_full_disk_costs_lines_is_said_once_and_is_tried_again() -> None:
 
 def test_a_folder_that_does_not_exist_costs_lines_and_nothing_else(tmp_path: Path) -> None:
     counts = Counts()
-    AuditDesk(AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False).put(["one"])
+    AuditDesk(AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False).put(lambda: ["one"])
     assert counts == {"lost": 1}
 
 
@@ -95,6 +97,27 @@ def test_closing_delivers_what_waits(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     desk = AuditDesk(AuditFile(str(path)), str(path), count=Counts())
     for place in range(100):
-        desk.put([f"line {place}"])
+        desk.put(partial(list, [f"line {place}"]))
     desk.close()
     assert path.read_text().splitlines() == [f"line {place}" for place in range(100)]
+
+
+class Stuck:
+    """A disk that stands still until it is let go."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+    def append(self, text: str) -> None:
+        assert self.gate.wait(30)
+
+
+def test_a_disk_that_stands_still_holds_nobody_up() -> None:
+    disk, counts = Stuck(), Counts()
+    desk = AuditDesk(disk, "/audit", count=counts)
+    for _ in range(200):
+        desk.put(lambda: ["one"])
+    assert counts["lost"] >= 99
+    disk.gate.set()
+    desk.close()
+    assert counts["written"] + counts["lost"] == 200
