@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller_logic.metering import DEFAULT_USER
 from controller_logic.model import Entity, Policy, Tier
 from controller_logic.override import Override
 from tidegate.control.declared_overrides import BrokenOverride, read_overrides
@@ -40,9 +41,10 @@ class Declared:
 
     @property
     def entities(self) -> frozenset[Entity]:
-        """Every entity that a readable tier or a default names."""
+        """Every entity that a readable tier or a default names; for metering also Kafka's default user."""
         members = {member.entity for tier in self.tiers or () for member in tier.members}
-        return frozenset(members | set(self.policy.defaults))
+        metered = {DEFAULT_USER} if self.policy.enable_metering else set()
+        return frozenset(members | set(self.policy.defaults) | metered)
 
     @property
     def topics(self) -> frozenset[str]:

@@ -54,7 +54,7 @@ def _is_news(verdict: Verdict) -> bool:
     return verdict.status is _TROUBLE.get(verdict.type) and verdict.reason not in _QUIET
 
 
-_ALWAYS_NEWS = frozenset({Reason.MIGRATION_PREPARED, Reason.QUOTA_EXHAUSTED, Reason.QUOTA_CANNOT_HELP})
+_ALWAYS_NEWS = frozenset({Reason.MIGRATION_PREPARED, Reason.METERING_WITHHELD, Reason.QUOTA_EXHAUSTED, Reason.QUOTA_CANNOT_HELP})
 
 # which value of a condition is worth an Event besides Ready's; its return to normal is told by Ready
 _TROUBLE = {"ClusterReachable": Truth.FALSE, "MetricsFresh": Truth.FALSE, "QuotasInSync": Truth.FALSE, "Conflict": Truth.TRUE}

@@ -7,6 +7,7 @@ from tidegate.control.control_pass import PassResult
 from tidegate.control.verdict import Truth, Verdict, listed, sentence, shortened
 
 _TYPE = "MetricsFresh"
+_ALL_KNOWN = "The load of every live broker is known"
 # what clients send is not needed to say whether a broker is over its limit
 _OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
 
@@ -24,7 +25,10 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
         return _not_fresh(problems, unknown)
     if problems:
         return Verdict(_TYPE, Truth.TRUE, problems[0].reason, _told("The load of every broker with a limit is known.", problems))
-    return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, "The load of every live broker is known")
+    withheld = [note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD]
+    if withheld:
+        return Verdict(_TYPE, Truth.TRUE, Reason.METERING_WITHHELD, shortened(sentence(f"{_ALL_KNOWN}; but {listed(withheld)}")))
+    return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, _ALL_KNOWN)
 
 
 def _not_fresh(problems: list[ReadingProblem], unknown: list[Card]) -> Verdict:

@@ -61,14 +61,16 @@ class Observer:
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
             missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))
-        topology, quotas = None, None
+        topology, quotas, client_quotas_exist = None, None, None
         if facts is not None and _is_ours(missing):
             topology = _read_topology(declared, cluster, facts, missing=missing)
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
+            client_quotas_exist = _client_quotas_exist(declared, cluster)
         holds = self._held.stamp(missing, now_seconds)
+        tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
-            now_seconds, declared.policy, _tiers(declared), topology, quotas, holds, readings, declared.overrides or ()
+            now_seconds, declared.policy, tiers, topology, quotas, holds, readings, overrides, client_quotas_exist=client_quotas_exist
         )
         return Seen(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
 
@@ -155,6 +157,16 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
     for entity in _hands_off(declared, quotas):
         quotas.pop(entity, None)
     return quotas
+
+
+def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | None:
+    """Asked for metering only; where nobody answers nothing is held, since metering then stays as it is."""
+    if not declared.policy.enable_metering:
+        return None
+    try:
+        return cluster.store.limits_client_ids()
+    except TidegateError:
+        return None
 
 
 def _hands_off(declared: Declared, quotas: Quotas) -> frozenset[Entity]:

@@ -68,6 +68,7 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         notifications_per_quarter_hour=spec.write_budget_or_default.notifications_per_quarter_hour_or_default,
         max_removal_percent=spec.removal_or_default.max_percent_per_pass_or_default,
         confirmed_removals=_confirmed_removals(annotations),
+        enable_metering=spec.metrics is not None and spec.metrics.enable_metering_or_default,
         defaults=_defaults(spec.defaults),
         limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),
         measured=spec.metrics is not None,
@@ -96,11 +97,6 @@ def _refuse_later_features(raw: Mapping[str, Any], spec: PolicySpec) -> None:
         raise InvalidResource(
             f"BrokerBandwidthPolicy {object_key(raw)}: spec.kafka.quotaStore {spec.kafka.quota_store} comes in a later version; "
             "this one writes through ZooKeeper only. Nothing is changed until it says ZooKeeper"
-        )
-    if spec.leader_scaling_or_default.method_or_default == "Adaptive":
-        raise InvalidResource(
-            f"BrokerBandwidthPolicy {object_key(raw)}: spec.leaderScaling.method Adaptive comes in a later version; "
-            "nothing is changed until it says Max, Mean or Min"
         )
 
 

@@ -21,7 +21,8 @@ class LeaderScaling(SchemaModel):
         description="What to do where leaders are uneven; a native quota is one number for all brokers. "
         "Max: no partition gets less than promised, the total may exceed the contract. Mean: the total is the contract, "
         "partitions on crowded brokers get less. Min: no broker allows more than promised. "
-        "Adaptive: between Mean and Max by measured rates; this version answers it with Ready=False, reason InvalidSpec. Unset means Max.",
+        "Adaptive: between Mean and Max by measured rates, so that the total is the contract for greedy clients and for even demand; "
+        "without metrics it stays at Max. Unset means Max.",
     )
     minimum_change_percent: Percent | None = Field(
         default=None, description="Leader moves that change a quota by less than this are not written. Unset means 10."

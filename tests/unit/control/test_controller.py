@@ -185,7 +185,7 @@ def test_the_younger_of_two_policies_on_one_cluster_changes_nothing(stage: Stage
     assert stage.condition(younger) == ("False", "ClusterAlreadyManaged")
 
 
-@pytest.mark.parametrize("spec", [{"leaderScaling": {"method": "Adaptive"}}, {"mode": "Maybe"}])
+@pytest.mark.parametrize("spec", [{"kafka": {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}}, {"mode": "Maybe"}])
 def test_a_policy_that_cannot_be_acted_on_says_so_and_changes_nothing(stage: Stage, spec: dict[str, Any]) -> None:
     policy, tier = stage.policy(**spec), stage.tier()
     stage.run()
