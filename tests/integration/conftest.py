@@ -22,8 +22,8 @@ from lab.kube_api import KubeApi
 from lab.prometheus import PrometheusLab, monitoring
 from lab.waiting import wait_until
 from lab.zookeeper import ZooKeeperLab
-from tests.unit.resources.documents import policy, tier
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
+from tests.unit.resources.documents import override, policy, tier
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
 
 CHECKOUT = Path(__file__).parents[2]
 SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
@@ -93,14 +93,14 @@ def api_client(kube_api: KubeApi) -> Iterator[kubernetes_client.ApiClient]:
 def crds(kube_api: KubeApi, api_client: kubernetes_client.ApiClient) -> KubeApi:
     """`kube_api` with both kinds of this checkout served."""
     kube_api.install_crds(CHECKOUT / "crds")
-    wait_until(lambda: _accepts_both_kinds(api_client), "the first write to the fresh CRDs", timeout_seconds=30)
+    wait_until(lambda: _accepts_every_kind(api_client), "the first write to the fresh CRDs", timeout_seconds=30)
     return kube_api
 
 
-def _accepts_both_kinds(api_client: kubernetes_client.ApiClient) -> bool:
+def _accepts_every_kind(api_client: kubernetes_client.ApiClient) -> bool:
     objects = kubernetes_client.CustomObjectsApi(api_client)
     try:
-        for kind, document in ((BROKER_BANDWIDTH_POLICIES, policy()), (BUSINESS_TIERS, tier())):
+        for kind, document in ((BROKER_BANDWIDTH_POLICIES, policy()), (BUSINESS_TIERS, tier()), (QUOTA_OVERRIDES, override())):
             body = {**document, "metadata": {"name": "probe"}}
             objects.create_namespaced_custom_object(
                 kind.group, kind.version, "default", kind.plural, body, dry_run="All", _request_timeout=30

@@ -72,6 +72,7 @@ def member_status(member: MemberReport) -> MemberStatus:
         contract_total=_totals(member.contract_total),
         permitted_total=_totals(member.permitted_total),
         state=member.state.value,
+        override=member.member.override,
         message=_message(member),
     )
 

@@ -50,6 +50,9 @@ class MemberStatus(SchemaModel):
     state: CamelCaseWord = Field(
         description="Contract, Stepping, Throttled, Relaxing, or what keeps the member from it, such as TopicNotFound."
     )
+    override: Annotated[str, Field(max_length=512)] | None = Field(
+        default=None, description="The QuotaOverride that stands in place of its contract or keeps it from being throttled: namespace/name."
+    )
     message: StatusText | None = Field(default=None, description="Why, in a sentence for people.")
 
 

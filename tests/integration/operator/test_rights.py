@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,8 @@ def objects(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, object]:
             "zookeeper": {"connect": kafka.zookeeper_connect, "credentialsSecretRef": {"name": "nobody"}},
         },
     }
+    ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    decided = {"user": topic, "set": {"perPartition": {"produce": "2M"}}, "expiresAt": ends, "reason": "a test"}
     member = {"name": "all", "user": topic, "topics": [topic], "contract": {"perPartition": {"produce": "1M"}}}
     version = {"apiVersion": "tidegate.io/v1alpha1"}
     items = [
@@ -49,6 +52,12 @@ def objects(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, object]:
             "kind": "BusinessTier",
             "metadata": {"name": "gold", "namespace": namespace},
             "spec": {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]},
+        },
+        {
+            **version,
+            "kind": "QuotaOverride",
+            "metadata": {"name": "more", "namespace": namespace},
+            "spec": {"policyRef": {"name": "orders"}, **decided},
         },
     ]
     return {"apiVersion": "v1", "kind": "List", "items": items}
@@ -63,7 +72,7 @@ def test_the_documented_rights_are_enough_for_everything(
         operator = subprocess.Popen([*COMMAND, "--kubeconfig", str(kubeconfig)], stdout=log, stderr=subprocess.STDOUT)
     try:
         crds.kubectl("apply", "-f", "-", input=json.dumps(objects(kafka, namespace, unique_name)))
-        crds.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "-n", namespace, "--timeout=60s")
+        crds.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "qo/more", "-n", namespace, "--timeout=60s")
         wait_until(
             lambda: "FirstQuota" in crds.kubectl("get", "events", "-n", namespace), "the event of the first quota", timeout_seconds=30
         )

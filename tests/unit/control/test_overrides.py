@@ -75,6 +75,17 @@ def test_it_takes_effect_and_says_for_whom_since_when_and_until_when(stage: Stag
     assert "produce 20.0 MB/s" in message(stage, ref)
 
 
+def test_the_tier_says_which_override_its_member_has(stage: Stage) -> None:
+    put(stage, **TWENTY)
+    stage.run()
+    (tier,) = stage.kubernetes.list_all(BUSINESS_TIERS)
+    assert tier["status"]["members"][0]["override"] == "streaming/backfill"
+    stage.now = seconds(ENDS)
+    settled(stage)
+    (tier,) = stage.kubernetes.list_all(BUSINESS_TIERS)
+    assert "override" not in tier["status"]["members"][0]
+
+
 def test_a_second_pass_writes_nothing_and_says_nothing(stage: Stage) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
