@@ -118,8 +118,8 @@ class MetricsSource(SchemaModel):
     enable_metering: bool | None = Field(
         default=None,
         description="true: write a quota that never binds (2^53-1 B/s) for Kafka's default user, so that brokers meter every user. "
-        "The ledger records it, and false gives it back. Nothing is written where defaults.user is declared, where somebody else has set a "
-        "default-user quota, or where client ids without a user have byte rates, which it would hide (MeteringWithheld). Unset means false.",
+        "The ledger records it, and false gives it back. Nothing is written where defaults.user is declared, where somebody else has set "
+        "a default-user quota, or where client ids without a user have byte rates, which it would hide (MeteringWithheld). Unset: false.",
     )
 
     rules = (
