@@ -11,7 +11,7 @@ from controller_logic.decision import MemberReport
 from controller_logic.desired import Desired
 from controller_logic.entity import Entity
 from controller_logic.entity_plan import is_ours
-from controller_logic.model import LedgerEntry, Policy, QuotaKey, StoredQuota
+from controller_logic.model import MAX_BYTE_RATE, LedgerEntry, Policy, QuotaKey, StoredQuota
 from controller_logic.promise import NOTHING, Promise, Target
 from controller_logic.quota_text import enforced_rate, same_quota
 from controller_logic.readings import Direction
@@ -85,7 +85,8 @@ class ManagedRates:
         if key in stored.values:
             return enforced_rate(stored.values[key])
         beneath = self._ground.beneath(stored.entity).get(key)
-        return None if beneath is None else enforced_rate(beneath.text)
+        rate = None if beneath is None else enforced_rate(beneath.text)
+        return rate if rate is not None and rate < MAX_BYTE_RATE else None  # a default that only meters limits nobody
 
 
 def _last_change(entry: LedgerEntry | None) -> LastChange | None:
