@@ -70,6 +70,8 @@ def quota_words(key: QuotaKey, text: str | None) -> str:
         return "unlimited"
     if key in BYTE_RATE_KEYS:
         rate = enforced_rate(text)
-        return f"{rate_words(rate)} ({text} B/s)" if rate is not None else f"unlimited ({text!r})"
+        if rate is not None:
+            return f"{rate_words(rate)} ({text} B/s)"
+        return f"metered, never binding ({text} B/s)" if same_quota(text, str(MAX_BYTE_RATE)) else f"unlimited ({text!r})"
     unit = "%" if key is QuotaKey.REQUEST_PERCENTAGE else "mutations/s"
     return f"{text} {unit}"

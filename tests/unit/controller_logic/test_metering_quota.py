@@ -40,6 +40,11 @@ def test_the_default_user_gets_a_quota_that_never_binds_with_a_record_of_it() ->
     assert world.run().writes == ()
 
 
+def test_people_read_that_it_never_binds() -> None:
+    (write,) = [write for write in metered().run().writes if write.entity == DEFAULT_USER]
+    assert f"fetch from unlimited to metered, never binding ({CEILING} B/s)" in write.message
+
+
 def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_confirmation() -> None:
     """It limits nobody, so taking it away frees nobody: it is not counted among the removals that a person confirms."""
     world = metered()
