@@ -11,7 +11,7 @@ from typing import Any
 
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import Entity, Hold, Mode
-from controller_logic.override import Misfit, Override
+from controller_logic.override import Misfit, Overridden, Override
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
@@ -88,9 +88,14 @@ def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:
     return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, reason, told),))
 
 
-def override_words(override: Override) -> str:
-    """Which override it is, until when and why, for whoever meets its effect."""
-    return f"override {override.key} until {rfc3339(override.expires_at_seconds)} ({override.reason})"
+def override_remarks(overridden: Overridden) -> list[str]:
+    """A sentence for each override that is in force, and for each member that one names and leaves alone."""
+    applied = {override.key: override for override in overridden.applied.values()}
+    in_force = [
+        f"override {override.key} is in force for {override.target} until {rfc3339(override.expires_at_seconds)}: {override.reason}"
+        for override in applied.values()
+    ]
+    return in_force + [f"override {key} changes nothing for {_why_not(misfits)}" for key, misfits in overridden.misfits.items()]
 
 
 def _status(override: Override, state: OverrideState, members: Sequence[MemberReport]) -> OverrideStatus:

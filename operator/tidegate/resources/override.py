@@ -8,7 +8,7 @@ and a member exist, and whether the rates fit the member's contract, needs other
 from pydantic import Field
 
 from tidegate.resources.moment import Moment
-from tidegate.resources.rates import PER_BROKER, PER_PARTITION, TOTAL, DirectionRates
+from tidegate.resources.rates import IN_ONE_FORM, PER_BROKER, PER_PARTITION, TOTAL, DirectionRates
 from tidegate.resources.rules import Rule
 from tidegate.resources.schema_model import SchemaModel
 from tidegate.resources.text import KafkaName, PolicyRef, Sentence
@@ -24,13 +24,7 @@ class OverrideRates(SchemaModel):
     per_broker: DirectionRates | None = Field(default=None, description=PER_BROKER)
     total: DirectionRates | None = Field(default=None, description=TOTAL)
 
-    rules = (
-        Rule(
-            cel="[has(self.perPartition), has(self.perBroker), has(self.total)].filter(given, given).size() == 1",
-            message="must have exactly one of perPartition, perBroker and total",
-            holds=lambda rates: [rates.per_partition, rates.per_broker, rates.total].count(None) == 2,
-        ),
-    )
+    rules = (IN_ONE_FORM,)
 
 
 class OverrideSpec(SchemaModel):

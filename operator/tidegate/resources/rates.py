@@ -31,6 +31,12 @@ PER_PARTITION = (
 PER_BROKER = "Rate on each broker, written as it is."
 TOTAL = "Rate over the whole cluster, divided over the brokers that lead the topics."
 
+IN_ONE_FORM = Rule(
+    cel="[has(self.perPartition), has(self.perBroker), has(self.total)].filter(given, given).size() == 1",
+    message="must have exactly one of perPartition, perBroker and total",
+    holds=lambda rates: [rates.per_partition, rates.per_broker, rates.total].count(None) == 2,
+)
+
 
 class ContractRates(SchemaModel):
     """What a member is promised, in exactly one form."""
@@ -46,13 +52,7 @@ class ContractRates(SchemaModel):
         default=None, description="Partitions created, deleted or altered per second, on each broker. Unset means not managed."
     )
 
-    rules = (
-        Rule(
-            cel="[has(self.perPartition), has(self.perBroker), has(self.total)].filter(given, given).size() == 1",
-            message="must have exactly one of perPartition, perBroker and total",
-            holds=lambda rates: [rates.per_partition, rates.per_broker, rates.total].count(None) == 2,
-        ),
-    )
+    rules = (IN_ONE_FORM,)
 
 
 class ThrottledRates(SchemaModel):

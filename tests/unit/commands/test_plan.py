@@ -40,6 +40,20 @@ def test_moved_leaders_show_skew_and_both_totals(world: Any, policy: Any, tier: 
     ]
 
 
+def test_overrides_that_are_in_force_and_those_that_change_nothing_are_worth_knowing(world: Any, policy: Any, tier: Any) -> None:
+    spec = {"policyRef": {"name": "orders"}, "user": "alice", "expiresAt": "2026-11-30T06:00:00Z", "reason": "agreed"}
+    head = {"apiVersion": "tidegate.io/v1alpha1", "kind": "QuotaOverride"}
+    rates = {"total": {"produce": "9M"}}
+    overrides = [
+        {**head, "metadata": {"name": "more"}, "spec": {**spec, "set": {"perPartition": {"fetch": "30M"}}}},
+        {**head, "metadata": {"name": "unfit"}, "spec": {**spec, "set": rates}},
+    ]
+    answer = world.plan(policy, tier, *[{**one, "metadata": {**one["metadata"], "namespace": "streaming"}} for one in overrides])
+    told = " ".join(answer.out.split())
+    assert "override streaming/more is in force for user=alice until 2026-11-30T06:00:00Z: agreed" in told
+    assert "override streaming/unfit changes nothing for streaming/core shop: " in told
+
+
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_the_document_has_the_same_plan(world: Any, policy: Any, tier: Any, output: str, read: Any) -> None:
     answer = world.plan(policy, tier, options=("--output", output))

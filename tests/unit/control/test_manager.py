@@ -13,7 +13,7 @@ from tidegate.control import manager as manager_module
 from tidegate.control.clock import Clock
 from tidegate.control.manager import Manager
 from tidegate.errors import Unreachable
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
 
 KEY = "streaming/orders"
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
@@ -176,6 +176,19 @@ def test_nothing_is_started_before_the_policies_were_listed_in_full(stage: Stage
     stage.kubernetes.fail_with(None)
     stage.now += 60
     eventually(lambda: _tick(replica) or stage.produce() == "10000000", "the quota")
+
+
+def test_an_override_without_its_policy_says_so(stage: Stage, start: Start) -> None:
+    spec = {"policyRef": {"name": "orders"}, "user": "alice", "exempt": True, "expiresAt": "2026-01-30T00:00:00Z", "reason": "agreed"}
+    made = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": "calm", "namespace": "streaming"}, "spec": spec})
+    override = ObjectRef.of(QUOTA_OVERRIDES, made)
+    replica = start()
+    eventually(lambda: stage.cache.snapshot(QUOTA_OVERRIDES), "the override to be seen")
+    _tick(replica)
+    stage.now += manager_module.ORPHAN_AFTER_SECONDS
+    eventually(lambda: _tick(replica) or stage.kubernetes.get(override).get("status"), "the override's status")
+    assert stage.condition(override) == ("False", "PolicyNotFound")
+    assert stage.kubernetes.get(override)["status"]["state"] == "Pending"
 
 
 def test_a_tier_without_its_policy_says_so_and_becomes_ready_when_it_appears(stage: Stage, start: Start) -> None:

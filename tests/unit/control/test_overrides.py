@@ -203,6 +203,26 @@ def test_the_one_that_loses_says_to_which_and_takes_over_when_that_ends(stage: S
     assert (stage.condition(single)[1], stage.condition(level), stage.produce()) == ("OverrideExpired", ("True", "Overridden"), "15000000")
 
 
+def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_says_so(stage: Stage) -> None:
+    stage.tier("silver", user="bob")
+    level, _ = put(stage, "level", level="L0", set={"perPartition": {"produce": "15M"}}), put(stage, "single", **TWENTY)
+    stage.run()
+    assert stage.condition(level) == ("True", "Overridden")
+    assert "not for streaming/gold alice: override streaming/single goes before this one" in message(stage, level)
+
+
+def test_in_a_pause_it_is_not_known_to_be_in_force_and_its_end_waits(stage: Stage) -> None:
+    ref = put(stage, **TWENTY)
+    stage.run()
+    policy = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, stage.world.policies()["streaming/orders"])
+    stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
+    stage.run()
+    assert stage.condition(ref) == ("Unknown", "Paused")
+    stage.now = seconds(ENDS) + 1
+    stage.run()
+    assert stage.produce() == "20000000"
+
+
 def test_a_level_that_fits_some_members_only_says_whom_it_does_not_fit(stage: Stage) -> None:
     member = {"name": "bob", "user": "bob", "contract": {"total": {"produce": "9M"}}}
     spec = {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]}
