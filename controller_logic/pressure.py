@@ -15,6 +15,10 @@ from controller_logic.readings import Direction, NicSpan
 from controller_logic.throttle_input import BrokerLimit, ThrottleInput
 from controller_logic.throttle_settings import LYING, OF_SAMPLES, OVER_SAMPLES, PLAUSIBLE, SEVERE, ThrottleSettings
 
+CardKey = tuple[int, Direction]
+_NEVER_LIED: Mapping[CardKey, float] = {}
+_SAME_MOMENT_SECONDS = 0.001  # of two neighbouring spans, one ends where the next begins
+
 
 class Pressure(StrEnum):
     """What a broker's card says of one direction."""
@@ -29,7 +33,7 @@ class Card:
     """One broker's card in one direction. Rates in bytes/s; `bytes_per_second`, age and span are None where it is unknown.
 
     `limit` None = it has none in this direction. `hot_samples` of the newest `samples` are above it. `why` says for people why it is
-    unknown. `clients` is what Kafka says it moves for clients there.
+    unknown; `lies` = because it contradicts `clients`, which is what Kafka says it moves for clients there.
     """
 
     broker: int
@@ -43,6 +47,7 @@ class Card:
     samples: int = 0
     clients: float = 0.0
     why: str = ""
+    lies: bool = False
 
     @property
     def known(self) -> bool:
@@ -60,21 +65,25 @@ class Card:
         return self.above(1.0) > 0
 
 
-def cards_of(given: ThrottleInput, flows: Flows, direction: Direction, *, throttled: bool) -> dict[int, Card]:
+def cards_of(
+    given: ThrottleInput, flows: Flows, direction: Direction, *, throttled: bool, lied: Mapping[CardKey, float] = _NEVER_LIED
+) -> dict[int, Card]:
     """Every broker that counts in this direction. `throttled` = something is throttled in it now, which chooses the window.
 
-    A dead broker that leads nothing is left out: its load reappears on others.
+    `lied` says up to which sample a card was caught lying: those are not believed later either. A dead broker that leads nothing is left
+    out: its load reappears on others.
     """
     led = {broker for rate in given.rates if rate.direction is direction and rate.throttleable for broker in rate.leads}
-    judge = _Judge(given, flows, direction, throttled)
+    judge = _Judge(given, flows, direction, throttled, lied)
     return {broker: card for broker in sorted(led | given.live) if (card := judge.card(broker, led)) is not None}
 
 
 class _Judge:
     """Judges one card after the other by the rules of one moment."""
 
-    def __init__(self, given: ThrottleInput, flows: Flows, direction: Direction, throttled: bool) -> None:
+    def __init__(self, given: ThrottleInput, flows: Flows, direction: Direction, throttled: bool, lied: Mapping[CardKey, float]) -> None:
         self._given = given
+        self._lied = lied
         self._flows = flows
         self._direction = direction
         self._mean_seconds = _mean_seconds(given.settings, given.readings.scrape_seconds) if throttled else 0.0
@@ -92,14 +101,26 @@ class _Judge:
         clients = self._flows.total(broker, self._direction)
         if limit is None:
             return Card(broker, Pressure.WITHIN, None, capacity, clients=clients, why="it has no limit in this direction")
-        spans = self._given.readings.nic.get((broker, self._direction), ())
-        why = self._refusal(spans, capacity, clients)
-        if why:
-            return Card(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why)
+        spans = self._believed(broker)
+        why = self._refusal(spans, capacity)
+        lie = "" if why else self._lie(spans, capacity, clients)
+        if why or lie:
+            return Card(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why or lie, lies=bool(lie))
         usable = [span for span in spans if not _implausible(span, capacity)]
+        if self._mean_seconds and _seconds(_newest(usable, self._mean_seconds)) < self._given.settings.tooth_seconds:
+            why = "its readings do not cover one throttled client's whole rhythm yet"
+            return Card(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why)
         return self._measured(Card(broker, Pressure.WITHIN, limit, capacity, clients=clients), limit, usable)
 
-    def _refusal(self, spans: Sequence[NicSpan], capacity: int | None, clients: float) -> str:
+    def _believed(self, broker: int) -> Sequence[NicSpan]:
+        """All spans that neither begin nor end with a lie: a counter that stood still may jump afterwards."""
+        key = (broker, self._direction)
+        spans = self._given.readings.nic.get(key, ())
+        if key not in self._lied:
+            return spans
+        return [span for span in spans if span.at_seconds - span.seconds > self._lied[key] + _SAME_MOMENT_SECONDS]
+
+    def _refusal(self, spans: Sequence[NicSpan], capacity: int | None) -> str:
         """Why the newest reading cannot be used, for people; empty = it can."""
         if not spans:
             return "no reading of its card"
@@ -107,15 +128,15 @@ class _Judge:
         age_seconds = self._given.now_seconds - newest.at_seconds
         if not abs(age_seconds) <= settings.stale_after_seconds:
             return f"its newest reading is {age_seconds:.0f} s old, more than {settings.stale_after_seconds:.0f} s"
-        if wrong := _implausible(newest, capacity) or _too_long(newest, settings):
-            return wrong
+        return _implausible(newest, capacity) or _too_long(newest, settings)
+
+    def _lie(self, spans: Sequence[NicSpan], capacity: int | None, clients: float) -> str:
+        """What the newest readings contradict, for people; empty = nothing."""
         usable = [span for span in spans if not _implausible(span, capacity)]
-        carried = _mean(_newest(usable, settings.window.seconds))
-        if carried < LYING * clients:
-            return f"its card says {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s for clients there"
-        if self._mean_seconds and _seconds(_newest(usable, self._mean_seconds)) < settings.tooth_seconds:
-            return "its readings do not cover one throttled client's whole rhythm yet"
-        return ""
+        carried = _mean(_newest(usable, self._given.settings.window.seconds))
+        if carried >= LYING * clients:
+            return ""
+        return f"its card says {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s for clients there"
 
     def _measured(self, card: Card, limit: int, usable: Sequence[NicSpan]) -> Card:
         window = _newest(usable, self._mean_seconds) if self._mean_seconds else usable[-1:]

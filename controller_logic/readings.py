@@ -45,11 +45,15 @@ class ClientRate:
 
 @dataclass(frozen=True, slots=True)
 class ReadingProblem:
-    """A reading that is missing or cannot be trusted, for people; `broker` None = all of them."""
+    """A reading that is missing or cannot be trusted, for people; `broker` None = all of them.
+
+    `directions` are those of cards that it concerns; empty = it is of no card, or of both directions.
+    """
 
     reason: Reason
     message: str
     broker: int | None = None
+    directions: tuple[Direction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

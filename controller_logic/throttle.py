@@ -38,9 +38,11 @@ def throttle(given: ThrottleInput, memory: ThrottleMemory | None = None) -> tupl
     held, seen = holds_of(given, memory), seen_of(given, flows, memory)
     buckets = buckets_of(given, flows, held, seen)
     result = _Result({}, {}, {}, [], {})
+    lied = dict(memory.lied)
     for direction in Direction:
         throttled = any(one.value < one.contract for key, one in held.items() if key[1] is direction)
-        cards = cards_of(given, flows, direction, throttled=throttled)
+        cards = cards_of(given, flows, direction, throttled=throttled, lied=lied)
+        lied |= {(broker, direction): given.readings.nic[broker, direction][-1].at_seconds for broker, card in cards.items() if card.lies}
         scene = scene_of(given, direction, cards, buckets)
         drains = {key: drain for key, drain in memory.drains.items() if key[1] is direction and key in held}
         outcome = escalate(scene, direction_memory(given, memory, direction, held), drains)
@@ -51,4 +53,4 @@ def throttle(given: ThrottleInput, memory: ThrottleMemory | None = None) -> tupl
         result.directions[direction] = outcome.memory
         result.rounds.append(round_of(scene, outcome, steps, given.rates))
     decision = ThrottleDecision(result.steps, tuple(result.rounds))
-    return decision, ThrottleMemory(result.held, seen, result.directions, result.drains)
+    return decision, ThrottleMemory(result.held, seen, result.directions, result.drains, lied)

@@ -136,9 +136,13 @@ class DirectionMemory:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleMemory:
-    """What one decision hands to the next. Losing it is safe: fractions and times of writes come back from what is in force."""
+    """What one decision hands to the next. Losing it is safe: fractions and times of writes come back from what is in force.
+
+    `lied` is the time of the newest sample with which a card contradicted Kafka.
+    """
 
     held: Mapping[RateKey, Held] = field(default_factory=dict)
     seen: Mapping[RateKey, Seen] = field(default_factory=dict)
     directions: Mapping[Direction, DirectionMemory] = field(default_factory=dict)
     drains: Mapping[RateKey, Draining] = field(default_factory=dict)
+    lied: Mapping[tuple[int, Direction], float] = field(default_factory=dict)

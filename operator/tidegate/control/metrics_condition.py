@@ -1,7 +1,7 @@
 """The condition MetricsFresh: whether the load of every live broker is known, and if not, why. It holds no rates: those are metrics."""
 
 from controller_logic.pressure import Card, Pressure
-from controller_logic.readings import ReadingProblem
+from controller_logic.readings import Direction, ReadingProblem
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.verdict import Truth, Verdict, listed, sentence, shortened
@@ -20,7 +20,8 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
     if readings is None or result.decision.watched is None:
         return Verdict(_TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet")
     unknown = [card for one in result.decision.watched for card in one.cards.values() if card.pressure is Pressure.UNKNOWN]
-    problems = [problem for problem in readings.problems if problem.reason not in _OF_CLIENTS]
+    limited = {way for one in result.decision.watched for way in one.cards}
+    problems = [problem for problem in readings.problems if problem.reason not in _OF_CLIENTS and _matters(problem, limited)]
     if unknown:
         return _not_fresh(problems, unknown)
     if problems:
@@ -29,6 +30,11 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
     if withheld:
         return Verdict(_TYPE, Truth.TRUE, Reason.METERING_WITHHELD, shortened(sentence(f"{_ALL_KNOWN}; but {listed(withheld)}")))
     return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, _ALL_KNOWN)
+
+
+def _matters(problem: ReadingProblem, limited: set[Direction]) -> bool:
+    """A card is not missed in a direction in which nobody set a limit."""
+    return not problem.directions or bool(limited & set(problem.directions))
 
 
 def _not_fresh(problems: list[ReadingProblem], unknown: list[Card]) -> Verdict:

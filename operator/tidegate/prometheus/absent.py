@@ -6,6 +6,7 @@ from controller_logic.readings import Direction, NicSpan, ReadingProblem
 from controller_logic.reasons import Reason
 
 Cards = Mapping[tuple[int, Direction], tuple[NicSpan, ...]]
+Ways = tuple[Direction, ...]
 
 
 def absent_cards(
@@ -48,22 +49,23 @@ def absent_clients(seen: Collection[int], brokers: Collection[int], *, seconds: 
         return
     for broker in sorted(set(brokers) - set(seen)):
         why = f"Broker {broker} told the rate of no user or client id in the last {seconds:g} s, and others did."
-        yield ReadingProblem(Reason.METRICS_MISSING, f"{why} Check its JMX exporter, unless nobody uses this broker.", broker)
+        yield ReadingProblem(Reason.CLIENTS_NOT_METERED, f"{why} Check its JMX exporter, unless nobody uses this broker.", broker)
 
 
 def _ways_by_broker(
     brokers: Iterable[int], directions: Iterable[Direction], is_so: Callable[[tuple[int, Direction]], bool]
-) -> Mapping[int, str]:
-    ways = {broker: [direction for direction in directions if is_so((broker, direction))] for broker in sorted(brokers)}
-    return {broker: " and ".join(found) for broker, found in ways.items() if found}
+) -> Mapping[int, Ways]:
+    ways = {broker: tuple(direction for direction in directions if is_so((broker, direction))) for broker in sorted(brokers)}
+    return {broker: found for broker, found in ways.items() if found}
 
 
 def _for_each_or_all(
-    reason: Reason, ways: Mapping[int, str], brokers: Collection[int], message: Callable[[str, str], str]
+    reason: Reason, ways: Mapping[int, Ways], brokers: Collection[int], message: Callable[[str, str], str]
 ) -> Iterable[ReadingProblem]:
     """One problem for all brokers where it is the same with all, else one each."""
     if len(ways) > 1 and ways.keys() == set(brokers) and len(set(ways.values())) == 1:
-        yield ReadingProblem(reason, message(f"All {len(ways)} brokers are", next(iter(ways.values()))))
+        which = next(iter(ways.values()))
+        yield ReadingProblem(reason, message(f"All {len(ways)} brokers are", " and ".join(which)), directions=which)
         return
     for broker, which in ways.items():
-        yield ReadingProblem(reason, message(f"Broker {broker} is", which), broker)
+        yield ReadingProblem(reason, message(f"Broker {broker} is", " and ".join(which)), broker, which)

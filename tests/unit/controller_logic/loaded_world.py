@@ -16,12 +16,16 @@ THROTTLED = {Level.L1: 10 * MB, Level.L2: 5 * MB, Level.L3: MB}
 
 @dataclass
 class LoadedWorld(World):
-    """Every user fetches from broker 1 what `wants` says (bytes/s), up to its quota there; `other` is what else its card carries."""
+    """Every user fetches from broker 1 what `wants` says (bytes/s), up to its quota there; `other` is what else its card carries.
+
+    While it is `blind`, nothing is read; while its card `lies`, that says 0.
+    """
 
     wants: dict[Entity, float] = field(default_factory=dict)
     other: float = 0.0
     scrape_seconds: float = 5.0
     blind: bool = False
+    lies: bool = False
     spans: tuple[NicSpan, ...] = ()
 
     def sends(self, user: Entity) -> float:
@@ -52,7 +56,7 @@ class LoadedWorld(World):
 
     def _at(self, seconds: float) -> Decision:
         self.now_seconds = seconds
-        self.spans = (*self.spans[-20:], NicSpan(seconds, self.scrape_seconds, self.carried))
+        self.spans = (*self.spans[-20:], NicSpan(seconds, self.scrape_seconds, 0.0 if self.lies else self.carried))
         return self.run()
 
     def _readings(self) -> Readings:

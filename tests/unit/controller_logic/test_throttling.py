@@ -103,6 +103,16 @@ def test_metrics_that_vanish_neither_cut_nor_release(world: LoadedWorld) -> None
     assert in_force(world) == before
 
 
+def test_a_card_that_lied_is_believed_again_only_for_what_it_tells_later(world: LoadedWorld) -> None:
+    everybody_at_the_throttled_rate(world)
+    before = in_force(world)
+    world.lies = True
+    world.minutes(1)
+    world.lies = False
+    world.minutes(2)
+    assert in_force(world) == before
+
+
 def test_a_policy_without_metrics_gives_everything_back(world: LoadedWorld) -> None:
     set_limit(world, 50 * MB)
     world.minutes(6)
