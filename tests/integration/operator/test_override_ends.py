@@ -1,0 +1,57 @@
+"""An override on real parts: in force within a pass, told in its status, and over by itself at the second that it names."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from controller_logic.model import Entity, QuotaKey
+from lab.kafka import KafkaLab
+from lab.kube_api import KubeApi
+from lab.waiting import wait_until
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.test_rights import objects
+from tidegate.kafka.connection_settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper_store import open_zookeeper_store
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+LASTS_SECONDS = 20.0
+CONTRACT, OVERRIDDEN = "1000000", "500000"
+
+
+def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
+    crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path
+) -> None:
+    kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
+    store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    user = Entity(unique_name)
+
+    def quota() -> str | None:
+        return store.read([user])[user].values.get(QuotaKey.PRODUCER_BYTE_RATE)
+
+    def says(kind: str, path: str) -> str:
+        return crds.kubectl("get", kind, "-n", namespace, "-o", f"jsonpath={{.items[0].{path}}}")
+
+    declared = objects(kafka, namespace, unique_name)
+    with OperatorProcess(crds, namespace, tmp_path) as operator:
+        operator.wait_for("Operator started")
+        ends = time.time() + LASTS_SECONDS
+        declared["items"][-1]["spec"] |= {  # type: ignore[index]
+            "expiresAt": datetime.fromtimestamp(ends, UTC).isoformat(timespec="milliseconds"),
+            "set": {"perPartition": {"produce": OVERRIDDEN}},
+        }
+        crds.kubectl("apply", "-f", "-", input=json.dumps(declared))
+        wait_until(lambda: quota() == OVERRIDDEN, "the override to be in force", timeout_seconds=LASTS_SECONDS)
+        wait_until(lambda: says("qo", "status.state") == "Active", "its status", timeout_seconds=10)
+        assert says("bt", "status.members[0].override") == f"{namespace}/more"
+        wait_until(lambda: quota() == CONTRACT, "the contract to be back", timeout_seconds=LASTS_SECONDS + 10)
+        assert ends <= time.time() < ends + 10
+        wait_until(lambda: says("qo", "status.state") == "Expired", "its end to be told", timeout_seconds=10)
+        wait_until(lambda: "OverrideExpired" in crds.kubectl("get", "events", "-n", namespace), "the event of its end", timeout_seconds=10)
+        crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=60s")
+    store.close()
