@@ -7,10 +7,11 @@ on a crowded broker though the total is not used up. Which of the two it is, onl
     total below it, and a quota limits somebody      -> up by what is lacking, shared by the brokers where it limits, not above Max
     neither, or any leading broker tells nothing     -> stay
 
-Kafka's byte-rate of a throttled client reads 3 to 18 % above its quota, and far below it while a tooth of its sawtooth leaves the window.
-So a broker that throttles counts as the quota in force, and no broker for more; and sightings are averaged over two teeth. Each move waits
-until the last one can be seen in full, and longer if it goes the other way. Lowerings pass the mute guard like all others: that is
-`key_step`'s. Rates are bytes per second.
+What clients really get is not read off Kafka's metrics in a moment (lab). The byte-rate of a throttled client swings between 0.7 and 1.2 of
+its quota, one tooth each window; its throttle time is a mean of up to a minute, and stays when the throttling has ended. So no broker
+counts for more than the quota in force, two teeth are looked at, and doubt means to stay: the total is above the contract by the mean of
+what was seen, and below it only where brokers that seem to throttle count in full. Each move waits until the last one can be seen, and
+longer if it turns. Lowerings pass the mute guard like all others: that is `key_step`'s. Rates are bytes per second.
 """
 
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ from controller_logic.throttle_settings import BINDING, BINDING_MILLISECONDS, Th
 
 TOLERANCE_PERCENT: Final = 5.0  # a total this near the contract is right
 FEWEST_SIGHTINGS: Final = 2  # one reading may be a tooth
-_NEAR_AN_END: Final = ADAPTIVE_SHARES // 50
+FULL: Final = 0.97  # whose highest reading comes to this share of the quota uses all of it
+SLUGGISH: Final = 0.4  # of the quota: consumers with large fetches get no more than half of it while they are throttled
 
 
 def adapt(given: AdaptiveInput, memory: Adaptations) -> dict[RateKey, Adaptation]:
@@ -56,6 +58,24 @@ class _Times:
         seen_in_full_seconds = float(settings.tooth_seconds)
         between_seconds = max(settings.dwell_seconds, seen_in_full_seconds + evidence_seconds)
         return cls(seen_in_full_seconds, evidence_seconds, between_seconds, max(settings.regret_seconds, between_seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One broker over all sightings: what clients got on the mean, and at most, in bytes/s; and whether the quota keeps them from more."""
+
+    mean: float
+    at_most: float
+    is_limited: bool
+
+    @classmethod
+    def of(cls, broker: int, sightings: tuple[Sighting, ...], in_force: int) -> "_View":
+        seen = [one.rates[broker] for one in sightings]
+        throttled = any(broker in one.throttled for one in sightings)
+        highest, mean = max(seen), fmean(seen)
+        full = highest >= FULL * in_force or (throttled and highest >= BINDING * in_force)
+        limited = highest >= (SLUGGISH if throttled else BINDING) * in_force
+        return cls(mean, float(in_force) if full else mean, limited)
 
 
 class _Law:
@@ -101,7 +121,7 @@ class _Law:
         """All brokers that lead for it; None where any of them tells nothing usable."""
         flows = self._flows.of(rate.key)
         rates: dict[int, float] = {}
-        limited: set[int] = set()
+        throttled: set[int] = set()
         times: list[float] = []
         for broker in sorted(rate.leads):
             flow = flows.get(broker)
@@ -111,11 +131,10 @@ class _Law:
                 rates[broker] = 0.0  # Kafka meters nothing for a client that sends nothing
                 continue
             times.append(flow.at_seconds)
-            throttled = _is_throttled(flow)
-            rates[broker] = float(in_force) if throttled else min(flow.bytes_per_second, float(in_force))
-            if throttled or flow.bytes_per_second >= BINDING * in_force:
-                limited.add(broker)
-        return Sighting(min(times), rates, frozenset(limited)) if times else None
+            rates[broker] = min(flow.bytes_per_second, float(in_force))
+            if _is_throttled(flow):
+                throttled.add(broker)
+        return Sighting(min(times), rates, frozenset(throttled)) if times else None
 
     def _is_unknown(self, rate: AdaptiveRate, broker: int) -> bool:
         told = (rate.entity, broker, rate.direction) in self._given.readings.clients
@@ -140,16 +159,18 @@ class _Law:
 
     def _goal(self, rate: AdaptiveRate, in_force: int, sightings: tuple[Sighting, ...]) -> float | None:
         """The value that the measurements ask for, within Mean and Max; None = it is right, or not worth a write."""
-        rates = {broker: fmean([one.rates[broker] for one in sightings]) for broker in rate.leads}
-        limited = frozenset[int]().union(*(one.limited for one in sightings))
+        views = [_View.of(broker, sightings, in_force) for broker in rate.leads]
         least = in_force * self._given.minimum_change_percent / 100 + 1
-        lacking = rate.total - sum(rates.values())
-        if lacking < -self._tolerance * rate.total:
-            goal = max(float(rate.lowest), min(level_of(rates.values(), rate.total), in_force - least))
+        excess = sum(view.mean for view in views) - rate.total
+        lacking = rate.total - sum(view.at_most for view in views)
+        limited = sum(view.is_limited for view in views)
+        if excess > self._tolerance * rate.total:
+            goal = min(level_of([view.mean for view in views], rate.total), in_force - least)
         elif lacking > self._tolerance * rate.total and limited:
-            goal = min(float(rate.highest), in_force + max(lacking / len(limited), least))
+            goal = in_force + max(lacking / limited, least)
         else:
             return None
+        goal = _at_an_end(goal, rate, near=least / 2)
         return goal if self._is_worth_a_write(goal, in_force) else None
 
     def _is_worth_a_write(self, goal: float, in_force: int) -> bool:
@@ -157,7 +178,7 @@ class _Law:
 
     def _moved(self, rate: AdaptiveRate, known: Adaptation, goal: float, *, up: bool) -> Adaptation:
         exact = (goal - rate.lowest) / (rate.highest - rate.lowest) * ADAPTIVE_SHARES
-        share = _snapped(ceil(exact) if up else floor(exact))
+        share = min(ADAPTIVE_SHARES, max(0, ceil(exact) if up else floor(exact)))
         return Adaptation(share, known.scene, self._now_seconds, moved_at_seconds=self._now_seconds, moved_up=up)
 
 
@@ -178,11 +199,11 @@ def _is_throttled(flow: ClientRate) -> bool:
     return flow.throttle_milliseconds is not None and flow.throttle_milliseconds > BINDING_MILLISECONDS
 
 
-def _snapped(share: int) -> int:
-    """Within bounds; Mean or Max itself where it is that near, so that a measurement's last digit is not written."""
-    if share <= _NEAR_AN_END:
-        return 0
-    return ADAPTIVE_SHARES if share >= ADAPTIVE_SHARES - _NEAR_AN_END else share
+def _at_an_end(goal: float, rate: AdaptiveRate, *, near: float) -> float:
+    """Within Mean and Max; one of them itself where it is that near, since the rest of the way would never be worth a write."""
+    if goal <= rate.lowest + near:
+        return float(rate.lowest)
+    return float(rate.highest) if goal >= rate.highest - near else goal
 
 
 def _found_share(rate: AdaptiveRate) -> int:

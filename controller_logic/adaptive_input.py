@@ -83,11 +83,11 @@ class AdaptiveInput:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """All leading brokers at once: bytes/s on each, not above the quota in force, and those whose clients the quota limits."""
+    """All leading brokers at once: bytes/s on each, not above the quota in force, and those that throttled of late by Kafka's own word."""
 
     at_seconds: float
     rates: Mapping[int, float]
-    limited: frozenset[int]
+    throttled: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)

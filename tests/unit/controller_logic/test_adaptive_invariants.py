@@ -85,13 +85,16 @@ def test_a_share_moves_only_by_what_is_worth_a_write_and_stands_still_on_less_th
 @given(leaders, shares, st.data())
 @settings(deadline=None)
 def test_more_traffic_never_means_a_higher_quota(led: dict[int, int], share: int, data: st.DataObject) -> None:
-    """Of two pictures with the same brokers limited, the one with the larger rates ends no higher."""
+    """Of two pictures in which the quota limits clients on the same brokers, the one with the larger rates ends no higher."""
     rate = rate_of(led, in_force=rate_of(led).value_at(share))
     in_force = float(rate.in_force or 0)
-    lower = {broker: data.draw(st.floats(0, in_force)) for broker in led}
-    higher = {broker: data.draw(st.floats(value, in_force)) for broker, value in lower.items()}
-    limited = data.draw(st.frozensets(st.sampled_from(sorted(led))))
-    assert moved(rate, share, higher, limited) <= moved(rate, share, lower, limited)
+    throttled = data.draw(st.frozensets(st.sampled_from(sorted(led))))
+    lower, higher = {}, {}
+    for broker in led:
+        bounds = data.draw(st.sampled_from([(0.0, 0.39), (0.8, 1.0)]))
+        lower[broker] = data.draw(st.floats(bounds[0] * in_force, bounds[1] * in_force))
+        higher[broker] = data.draw(st.floats(lower[broker], bounds[1] * in_force))
+    assert moved(rate, share, higher, throttled) <= moved(rate, share, lower, throttled)
 
 
 def moved(rate: AdaptiveRate, share: int, seen: dict[int, float], limited: frozenset[int]) -> int:

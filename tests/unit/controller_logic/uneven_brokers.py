@@ -22,7 +22,7 @@ IN = Direction.INGRESS
 EPOCH_SECONDS = 1_000_000.0
 REQUEST_BYTES = 2 * MB
 _SERVICE_MS = 10  # so a producer without bounds offers 200 MB/s
-_WINDOW_MS = 11_000
+_THROTTLE_TIME_MS = 60_000  # two samples of 30 s: what Kafka's mean of throttle times may look back on
 
 Demand = Callable[[float], float | None]  # what one partition is offered in bytes/s at a second; None = without bounds
 
@@ -79,7 +79,7 @@ class Broker:
 
     def reading(self, now_ms: int) -> ClientRate:
         _, measured = measure(self.ring, now_ms=now_ms)
-        of_late = [muted for at, muted in self.mutes if now_ms - at < _WINDOW_MS]
+        of_late = [muted for at, muted in self.mutes if now_ms - at < _THROTTLE_TIME_MS]
         return ClientRate(EPOCH_SECONDS + now_ms / 1000, measured.rate, sum(of_late) / len(of_late) if of_late else 0.0)
 
 
