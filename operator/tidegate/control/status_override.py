@@ -59,7 +59,7 @@ def override_report(
     """The status of an override that was read. `members` are the reports of those who have it; `previous` is the status as it stands."""
     observation, holds = result.seen.observation, result.decision.holds
     if not override.lasts(observation.now_seconds):
-        told = f"it ended at {rfc3339(override.expires_at_seconds)} by itself, and may be deleted: its members go back to what their tiers say"
+        told = f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its members go back to what their tiers say"
         told += f", but not yet: {holds[0].message}" if holds else ""
         return OverrideVerdict(_status(override, "Expired", ()), (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, told),))
     if observation.tiers is None:
