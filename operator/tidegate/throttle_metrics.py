@@ -4,7 +4,7 @@ Labels are levels, brokers, directions and overrides, never users: their figures
 control pass.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter
@@ -12,8 +12,9 @@ from prometheus_client.core import GaugeMetricFamily
 
 from controller_logic.decision import Decision, LevelState
 from controller_logic.entity import Entity
-from controller_logic.model import Level
+from controller_logic.model import Level, QuotaWrite
 from controller_logic.readings import Direction, Readings
+from controller_logic.reasons import Reason
 from controller_logic.throttle_acts import Acts, new_acts
 from controller_logic.throttle_decision import Phase, StepKind, ThrottleDecision, ThrottleStep
 from controller_logic.throttle_input import RateKey
@@ -126,8 +127,8 @@ class ThrottleCounts:
         self._deferred = counter("deferred_bytes_total", text, "direction", "level")
         self._accounts: dict[str, _Account] = {}
 
-    def note(self, policy_key: str, decision: Decision, readings: Readings | None) -> None:
-        """Count one decision and the readings that it was made on; the same readings again count nothing."""
+    def note(self, policy_key: str, decision: Decision, readings: Readings | None, *, written: Sequence[QuotaWrite] = ()) -> None:
+        """Count one decision, the readings that it was made on, and what was written for it; the same readings again count nothing."""
         account = self._accounts.setdefault(policy_key, _Account())
         if readings is not None and readings.read_at_seconds != account.read_at_seconds:
             self._count_over(policy_key, account, decision, readings)
@@ -135,6 +136,7 @@ class ThrottleCounts:
             account.read_at_seconds = readings.read_at_seconds
         if decision.throttle is not None:
             self._count_acts(policy_key, account, decision.throttle)
+            _note_mutes(account, decision.throttle, written)
 
     def forget(self, policy_key: str) -> None:
         """The policy is another replica's, or gone. Counters stay, as counters do."""
@@ -153,8 +155,6 @@ class ThrottleCounts:
         for step in steps:
             self._decisions.labels(policy_key, step.direction.value, step.level.value, step.kind.value, step.limited_by.value).inc()
         cuts = [step for step in steps if step.kind is StepKind.CUT]
-        for level in {step.level for step in cuts}:
-            account.predicted[level] = max(step.predicted_mute_seconds for step in cuts if step.level is level)
         first = {step.key: _sent(step) for step in cuts if step.key not in account.wanted and not step.bucket.is_throttled}
         wanted = {**account.wanted, **{key: sent for key, sent in first.items() if sent is not None}}
         account.wanted = {key: sent for key, sent in wanted.items() if key in throttle.steps}
@@ -181,6 +181,13 @@ class ThrottleCounts:
             if sent is not None:
                 held_back = max(0.0, account.wanted[step.key] - sent)
                 self._deferred.labels(policy_key, step.direction.value, step.level.value).inc(held_back * seconds)
+
+
+def _note_mutes(account: _Account, throttle: ThrottleDecision, written: Sequence[QuotaWrite]) -> None:
+    levels = {step.entity: step.level for step in throttle.steps.values()}
+    cuts = [write for write in written if write.reason is Reason.THROTTLED and write.entity in levels]
+    for level in {levels[write.entity] for write in cuts}:
+        account.predicted[level] = max(write.predicted_mute_seconds for write in cuts if levels[write.entity] is level)
 
 
 def _sent(step: ThrottleStep) -> float | None:

@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from controller_logic.broker_watch import WatchedBroker
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
 from controller_logic.entity import Entity
-from controller_logic.model import Hold, Level, Member, Tier
+from controller_logic.model import Hold, Level, Member, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
 from controller_logic.override import Overridden, Override
 from controller_logic.pressure import Card, Pressure
 from controller_logic.readings import Direction, NicSpan, Readings
@@ -65,7 +65,9 @@ def _throttled(telemetry: Telemetry) -> None:
     for _ in range(2):
         decision = Decision(watched=watched, throttle=played.run(15), levels=levels, overridden=overridden, members=members)
         readings = played.given().readings
-        telemetry.throttle.note("streaming/throttled", decision, readings)
+        seen, values = StoredQuota(Entity("etl"), {}), {QuotaKey.CONSUMER_BYTE_RATE: "25000000"}
+        cut = QuotaWrite(Entity("etl"), values, seen, None, WriteKind.LOWERING, Reason.THROTTLED, "", charged=True)
+        telemetry.throttle.note("streaming/throttled", decision, readings, written=[cut])
         telemetry.readings.put("streaming/throttled", PolicyReading(decision, 1000.0, 3, 300, readings, {"Metrics": 990.0}))
 
 

@@ -7,7 +7,7 @@ import pytest
 from controller_logic.broker_watch import WatchedBroker
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
 from controller_logic.entity import Entity
-from controller_logic.model import Level, Member, Tier
+from controller_logic.model import Level, Member, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
 from controller_logic.override import Overridden, Override
 from controller_logic.pressure import Card, Pressure
 from controller_logic.readings import ClientRate, NicSpan, Readings
@@ -74,11 +74,21 @@ def test_a_decision_is_counted_once_however_often_it_is_repeated(watched: Watche
     assert watched.value("throttle_decisions_total", direction="egress", level="L3", kind="cut", limited_by="maxMute") == 1
 
 
-def test_the_predicted_mute_is_that_of_the_last_cuts(watched: Watched) -> None:
-    watched.play()
-    assert watched.value("predicted_mute_seconds", level="L3") == 12
-    watched.play()
-    assert watched.value("predicted_mute_seconds", level="L3") == 12
+def cut_of(entity: Entity, mute_seconds: float) -> QuotaWrite:
+    values = {QuotaKey.CONSUMER_BYTE_RATE: "25000000"}
+    seen = StoredQuota(entity, {})
+    return QuotaWrite(
+        entity, values, seen, None, WriteKind.LOWERING, Reason.THROTTLED, "", charged=True, predicted_mute_seconds=mute_seconds
+    )
+
+
+def test_the_predicted_mute_is_that_of_the_last_cuts_that_were_written(watched: Watched) -> None:
+    decision = watched.play()
+    assert watched.value("predicted_mute_seconds", level="L3") is None
+    for mute_seconds in (12.0, 7.0):
+        watched.telemetry.throttle.note(POLICY, decision, None, written=[cut_of(ETL, mute_seconds), cut_of(Entity("gone"), 99.0)])
+    watched.telemetry.throttle.note(POLICY, decision, None)
+    assert watched.value("predicted_mute_seconds", level="L3") == 7
     assert watched.value("predicted_mute_seconds", level="L0") is None
 
 

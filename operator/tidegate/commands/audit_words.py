@@ -45,11 +45,13 @@ def _blind_parts(line: AuditLine) -> Iterator[str]:
 
 
 def _action(action: Mapping[str, Any]) -> str:
-    mute = action.get("predictedMute_s") or 0
+    what, mute = f"{action.get('kind')} {action.get('entity')} ({action.get('tier')})", action.get("predictedMute_s") or 0
+    if action.get("waits_s") is not None:
+        return f"{what} in {action['waits_s']:.0f} s: it was lowered a moment ago"
     told = [_LIMITED_BY[action["limitedBy"]]] if action.get("limitedBy") in _LIMITED_BY else []
     told += [f"mute up to {mute:.0f} s"] if mute else []
     change = f"{_rate(action.get('from'))} -> {_rate(action.get('to'))}"
-    return f"{action.get('kind')} {action.get('entity')} ({action.get('tier')}) {change}" + (f", {', '.join(told)}" if told else "")
+    return f"{what} {change}" + (f", {', '.join(told)}" if told else "")
 
 
 def _write(line: AuditLine) -> str:

@@ -40,8 +40,8 @@ def top(
     """Show brokers against their limits, levels and members, who is below its contract and why, every few seconds until Ctrl-C.
 
     The policy, the brokers, the quotas and Prometheus are read anew for every look, and nothing is written. What is not known is shown as
-    unknown, with why. A member's rate is over all brokers, its quota and contract are per broker, and Delayed is the longest throttle time
-    that Kafka tells of any broker. On a terminal the table stays in place; with --output json every look is one line.
+    unknown, with why. A member's rate is over all brokers, its quota and contract are per broker, and Delayed is the highest throttle time
+    that Kafka tells of any broker, a mean over up to a minute. On a terminal the table stays in place; with --output json every look is one line.
     """
     around = surroundings_of(context, debug=debug)
     if not once and STANDARD_INPUT in asked.policy.files:

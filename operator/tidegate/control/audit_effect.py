@@ -1,27 +1,28 @@
 """What a round of cuts or raises did: cards, rates and mutes before it, and two rhythms of a throttled client after it.
 
-The observed mute is the longest throttle time that Kafka told of in between, in any reading: a mute that began and ended between two
-scrapes was not seen, so it is a lower bound. What nobody measured is None, never zero.
+The observed mute is the highest throttle time that Kafka told of in between, in any reading: a mean over up to a minute, so one long mute
+among short ones shows less, and an earlier one may still be in it. What nobody measured is None, never zero.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from controller_logic.model import QuotaWrite
 from controller_logic.readings import Readings
 from controller_logic.throttle_acts import ACTIONS
 from controller_logic.throttle_decision import Round, ThrottleDecision, ThrottleStep
 from controller_logic.throttle_input import RateKey
-from tidegate.control.audit_record import Line, Place, round_id
+from tidegate.control.audit_record import KEY_OF, Line, Place, amount, round_id
 
 _PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would tell of something else
 
 
 @dataclass(slots=True)
 class PendingEffect:
-    """One round whose effect is not told yet. `written` are those of its rates that really were written, `mutes` the longest seen, in s."""
+    """One round whose effect is not told yet. `written` has the last write of each of its rates, `mutes` the longest seen, in s."""
 
     record: Round
-    written: set[RateKey] = field(default_factory=set)
+    written: dict[RateKey, QuotaWrite] = field(default_factory=dict)
     mutes: dict[RateKey, float] = field(default_factory=dict)
 
     @property
@@ -71,14 +72,15 @@ class PendingEffect:
         ]
 
     def _entity(self, step: ThrottleStep, readings: Readings | None) -> Line:
+        write = self.written[step.key]  # what was decided may have waited, and gone out smaller or larger
         return {
             "entity": str(step.entity),
             "tier": step.level.value,
             "kind": step.kind.value,
-            "to": step.value,
+            "to": amount(write.values.get(KEY_OF[step.direction])),
             "rateBefore": _sum(flow.bytes_per_second for flow in step.bucket.flows.values()),
             "rateAfter": _rate(step, readings),
-            "predictedMute_s": step.predicted_mute_seconds,
+            "predictedMute_s": write.predicted_mute_seconds,
             "observedMute_s": self.mutes.get(step.key),
         }
 

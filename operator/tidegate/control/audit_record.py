@@ -5,7 +5,7 @@ due is decided in `audit_story.py`; docs/operations.md explains every field to p
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import isfinite
 
@@ -15,13 +15,14 @@ from controller_logic.override import Override
 from controller_logic.quota_text import number_of
 from controller_logic.readings import Direction
 from controller_logic.reasons import Reason
-from controller_logic.throttle_decision import Round, ThrottleStep
+from controller_logic.throttle_decision import Round, StepKind, ThrottleStep
 from controller_logic.throttle_round import as_mapping
 
 Line = dict[str, object]
 
 EVENT = "Audit"  # marks a line in a log that holds others too
 DIRECTION_OF = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
+KEY_OF = {direction: key for key, direction in DIRECTION_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,22 @@ def round_line(place: Place, record: Round) -> Line:
     """The observation record of one direction."""
     told = as_mapping(record)
     del told["t"]
-    times = {name: None if told[name] is None else utc(float(str(told[name]))) for name in ("nextCut", "nextRaise")}
-    return place.line("round", id=round_id(record), **{**told, **times})
+    times = {
+        name: None if at is None else utc(at)
+        for name, at in (("nextCut", record.next_cut_at_seconds), ("nextRaise", record.next_raise_at_seconds))
+    }
+    here = replace(place, at_seconds=record.at_seconds)
+    return here.line("round", id=round_id(record), **{**told, "actions": _actions(record, told["actions"]), **times})
+
+
+def _actions(record: Round, told: object) -> list[Line]:
+    """The actions as they are told, and how long those have to wait that come too soon after the last lowering of the same rate."""
+    steps = [step for step in record.steps if step.kind is not StepKind.HOLD]
+    actions: list[Line] = told if isinstance(told, list) else []
+    return [
+        action | ({} if step.due_in_seconds is None else {"waits_s": step.due_in_seconds})
+        for step, action in zip(steps, actions, strict=True)
+    ]
 
 
 def write_lines(place: Place, write: QuotaWrite, fate: Fate, owner: Owner) -> list[Line]:
@@ -106,7 +121,7 @@ def _change(write: QuotaWrite, key: QuotaKey | None, owner: Owner) -> Line:
     step = owner.steps.get(direction) if direction is not None else None
     change: Line = {"key": None if key is None else key.value}
     if key is not None:
-        change |= {"from": _amount(write.seen.values.get(key)), "to": _amount(write.values[key])}
+        change |= {"from": amount(write.seen.values.get(key)), "to": amount(write.values[key])}
     change |= {"reason": write.reason.value, "writeKind": write.kind.value}
     if report is not None:
         change |= {"level": report.level.value, "tier": report.tier_key, "member": report.member_name}
@@ -115,7 +130,7 @@ def _change(write: QuotaWrite, key: QuotaKey | None, owner: Owner) -> Line:
     return {**change, "round": owner.round_ids.get(direction) if direction is not None else None}
 
 
-def _amount(text: str | None) -> int | str | None:
+def amount(text: str | None) -> int | str | None:
     """A whole number as one; anything else as it stands in Kafka; None = no quota."""
     number = number_of(text)
     return int(number) if number is not None and number == number.to_integral_value() else text

@@ -18,7 +18,18 @@ from controller_logic.throttle_decision import Phase, Round, ThrottleStep
 from controller_logic.throttle_input import RateKey
 from tidegate.control.apply import Applied
 from tidegate.control.audit_effect import PendingEffect
-from tidegate.control.audit_record import Fate, Line, Owner, Place, hold_line, override_line, round_id, round_line, write_lines
+from tidegate.control.audit_record import (
+    DIRECTION_OF,
+    Fate,
+    Line,
+    Owner,
+    Place,
+    hold_line,
+    override_line,
+    round_id,
+    round_line,
+    write_lines,
+)
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH
 
 _APPLIED, _REFUSED, _UNKNOWN, _WOULD = "applied", "refused", "unknown", "wouldWrite"
@@ -120,7 +131,7 @@ class AuditStory:
         owners = {report.entity: report for report in decision.members if report.state is not MemberState.OVERLAPPING}
         for write, fate in fates:
             if fate.outcome == _APPLIED:
-                self._mark_written(write.entity)
+                self._mark_written(write)
             yield from write_lines(place, write, fate, self._owner(write.entity, owners.get(write.entity), decision))
 
     def _owner(self, entity: Entity, report: MemberReport | None, decision: Decision) -> Owner:
@@ -132,13 +143,13 @@ class AuditStory:
             {way: self._round_ids[key] for way, key in keys.items() if key in self._round_ids},
         )
 
-    def _mark_written(self, entity: Entity) -> None:
+    def _mark_written(self, write: QuotaWrite) -> None:
         """Its rates that a round moved have an effect from now on; the newest round that moved them is the one that counts."""
-        for key in ((entity, way) for way in Direction):
+        for key in ((write.entity, DIRECTION_OF[each]) for each in write.values if each in DIRECTION_OF):
             wanted = self._round_ids.get(key)
             for effect in self._effects:
                 if round_id(effect.record) == wanted:
-                    effect.written.add(key)
+                    effect.written[key] = write
 
 
 def _said(record: Round) -> object:

@@ -222,7 +222,7 @@ class Controller:
         """Audit lines and counters: of each decision whose writes were sent, and of the one that the pass ended with."""
         facts, readings = result.seen.facts, result.seen.observation.readings
         for decision, applied in (*zip(result.decided, result.applied, strict=True), (result.decision, Applied())):
-            self._world.telemetry.throttle.note(self._key, decision, readings)
+            self._world.telemetry.throttle.note(self._key, decision, readings, written=applied.done)
             self._world.audit.note(
                 self._key,
                 None if facts is None else facts.cluster_id,

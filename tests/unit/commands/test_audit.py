@@ -196,6 +196,11 @@ def test_the_log_around_the_trail_is_passed_over(world: Any) -> None:
     assert ([line["kind"] for line in document["lines"]], document["otherLines"]) == (["round"], 3)
 
 
+def test_a_cut_that_waits_shows_no_value_that_is_not_written(world: Any) -> None:
+    waiting = {**CUT, "actions": [{**CUT["actions"][0], "to": 60_000_000, "waits_s": 4}]}
+    assert "cut user=etl (L3) in 4 s: it was lowered a moment ago" in shown(world, standard_input=json.dumps(waiting) + "\n")
+
+
 def test_an_empty_trail_is_said(world: Any) -> None:
     assert "No line of the audit trail is like that. 1 lines of other logs were passed over." in shown(world, standard_input="hello\n")
 

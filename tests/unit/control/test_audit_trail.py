@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -116,6 +116,17 @@ def test_a_cut_is_told_with_the_readings_it_was_made_on(trail: Trail) -> None:
     assert (line["brokers"][0]["nic"], line["brokers"][0]["threshold"]) == (65 * MB, 50 * MB)
     assert (line["actions"][0]["entity"], line["actions"][0]["from"], line["actions"][0]["to"]) == ("user=etl", 60 * MB, 25 * MB)
     assert line["t"] == "1970-01-01T00:16:55.000Z"
+
+
+def test_a_cut_that_has_to_wait_says_for_how_long(trail: Trail) -> None:
+    want(trail.played, etl=40, pay=25)
+    trail.played.pass_time(15)
+    throttle = trail.played.decide()
+    egress = throttle.round_of(OUT)
+    waiting = replace(egress, steps=tuple(replace(step, due_in_seconds=4.0) for step in egress.steps))
+    steps = {step.key: step for step in waiting.steps}
+    trail.note(Decision(throttle=ThrottleDecision(steps, (waiting,))), readings=trail.played.given().readings)
+    assert [action["waits_s"] for action in trail.shelf.of("round")[0]["actions"]] == [4]
 
 
 def test_a_write_names_its_round_and_all_that_led_to_it(trail: Trail) -> None:
