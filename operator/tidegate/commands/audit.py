@@ -49,7 +49,8 @@ def audit(
     """Show what the operator decided, on which readings, what it wrote and what that did, from its audit trail (`run --audit-file`).
 
     Lines of a log that are not the trail's are passed over, so `kubectl logs` can be piped in; a line that a crash tore is told of.
-    The observed mute is Kafka's own, a mean over up to a minute. With --summary a level counts as below contract while any of its members is.
+    The observed mute is Kafka's own, a mean over up to a minute. With --summary a level counts as below contract while any of its members
+    is.
     """
     around = surroundings_of(context, debug=debug)
     unknown = sorted(set(kind or ()) - set(KINDS))

@@ -41,7 +41,8 @@ def top(
 
     The policy, the brokers, the quotas and Prometheus are read anew for every look, and nothing is written. What is not known is shown as
     unknown, with why. A member's rate is over all brokers, its quota and contract are per broker, and Delayed is the highest throttle time
-    that Kafka tells of any broker, a mean over up to a minute. On a terminal the table stays in place; with --output json every look is one line.
+    that Kafka tells of any broker, a mean over up to a minute. On a terminal the table stays in place; with --output json every look is
+    one line.
     """
     around = surroundings_of(context, debug=debug)
     if not once and STANDARD_INPUT in asked.policy.files:
