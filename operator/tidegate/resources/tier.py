@@ -103,8 +103,7 @@ class TierSpec(SchemaModel):
     )
     throttled: ThrottledRates | None = Field(
         default=None,
-        description="What members drop to while a broker is over its limit. Required on L1, L2 and L3, refused on L0. "
-        "Not acted on by this version.",
+        description="What members drop to while a broker is over its limit. Required on L1, L2 and L3, refused on L0.",
     )
     members: tuple[TierMember, ...] = Field(
         min_length=1,
