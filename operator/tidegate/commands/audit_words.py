@@ -86,7 +86,10 @@ def _effect(line: AuditLine) -> str:
 def _effect_on(entity: Mapping[str, Any]) -> str:
     rates = f"{_rate(entity.get('rateBefore'))} -> {_rate(entity.get('rateAfter'))}"
     mutes = f"mute {_seconds(entity.get('observedMute_s'))} of at most {_seconds(entity.get('predictedMute_s'))}"
-    return f"{entity.get('entity')} sends {rates}" + (f", {mutes}" if entity.get("kind") == "cut" else "")
+    told = [f"{entity.get('entity')} sends {rates}"]
+    told += [mutes] if entity.get("kind") == "cut" else []
+    told += ["changed again since"] if entity.get("changedSince") else []
+    return ", ".join(told)
 
 
 def _hold(line: AuditLine) -> str:

@@ -19,11 +19,15 @@ _PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would tel
 
 @dataclass(slots=True)
 class PendingEffect:
-    """One round whose effect is not told yet. `written` has the last write of each of its rates, `mutes` the longest seen, in s."""
+    """One round whose effect is not told yet. `written` has the last write of each of its rates, `mutes` the longest seen, in s.
+
+    `superseded` are those that a later round changed again, so that what is seen is not this round's effect alone.
+    """
 
     record: Round
     written: dict[RateKey, QuotaWrite] = field(default_factory=dict)
     mutes: dict[RateKey, float] = field(default_factory=dict)
+    superseded: set[RateKey] = field(default_factory=set)
 
     @property
     def steps(self) -> dict[RateKey, ThrottleStep]:
@@ -82,6 +86,7 @@ class PendingEffect:
             "rateAfter": _rate(step, readings),
             "predictedMute_s": write.predicted_mute_seconds,
             "observedMute_s": self.mutes.get(step.key),
+            "changedSince": step.key in self.superseded,
         }
 
 

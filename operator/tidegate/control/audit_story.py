@@ -150,6 +150,8 @@ class AuditStory:
             for effect in self._effects:
                 if round_id(effect.record) == wanted:
                     effect.written[key] = write
+                else:
+                    effect.superseded.add(key)
 
 
 def _said(record: Round) -> object:

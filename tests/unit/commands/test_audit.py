@@ -120,6 +120,11 @@ def test_every_kind_of_line_is_a_sentence_with_its_numbers(world: Any, trail: Pa
     assert sentence in shown(world, "-f", str(trail))
 
 
+def test_an_effect_that_another_round_shares_says_so(world: Any) -> None:
+    shared = {**EFFECT, "entities": [{**EFFECT["entities"][0], "changedSince": True}]}
+    assert "at most 12.0 s, changed again since" in shown(world, standard_input=json.dumps(shared) + "\n")
+
+
 def test_a_line_has_its_time_and_kind(world: Any, trail: Path) -> None:
     assert "2026-11-21 11:00:30  effect" in shown(world, "-f", str(trail))
 

@@ -1,93 +1,27 @@
 """The audit trail: what is worth a line and what it says, from rounds that the throttle really decided."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from controller_logic.decision import Decision, MemberReport, MemberState
+from controller_logic.decision import Decision
 from controller_logic.entity import Entity
-from controller_logic.model import Hold, Level, Member, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
+from controller_logic.model import Hold, QuotaWrite
 from controller_logic.override import Overridden, Override
-from controller_logic.readings import ClientRate, Readings
 from controller_logic.reasons import Reason
-from controller_logic.rehearsal import Rehearsal
 from controller_logic.throttle_decision import ThrottleDecision
-from controller_logic.throttle_input import RateKey
-from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
+from tests.unit.control.trails import ETL, NOTHING, Trail, calm_trail, overload, write_of
+from tests.unit.controller_logic.gates import MB, OUT, want
 from tidegate.control.apply import Applied
-from tidegate.control.audit_sink import AuditDesk
-from tidegate.control.audit_trail import AuditTrail
 from tidegate.errors import OutcomeUnknown, RetryLater
 from tidegate.kafka.quota_store import WriteOutcome
-
-FETCH = QuotaKey.CONSUMER_BYTE_RATE
-ETL = Entity("etl")
-NOTHING = Applied()
-
-
-@dataclass
-class Shelf:
-    """A sink that a test looks at."""
-
-    lines: list[dict[str, Any]] = field(default_factory=list)
-
-    def append(self, text: str) -> None:
-        self.lines += [json.loads(line) for line in text.splitlines()]
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        return [line for line in self.lines if line["kind"] == kind]
-
-
-@dataclass
-class Trail:
-    """A trail with its shelf, and the estate whose rounds it notes."""
-
-    played: Rehearsal
-    shelf: Shelf = field(default_factory=Shelf)
-
-    def __post_init__(self) -> None:
-        self.trail = AuditTrail(AuditDesk(self.shelf, "-", count=lambda result, lines: None, beside=False))
-
-    def note(self, decision: Decision, applied: Applied = NOTHING, readings: Readings | None = None) -> None:
-        self.trail.note(
-            "streaming/orders", "c1", decision=decision, applied=applied, readings=readings, now_seconds=self.played.now_seconds
-        )
-
-    def play(self, seconds: float = 15.0) -> ThrottleDecision:
-        """Let time pass, decide, write and note what was written, as a pass of the operator does."""
-        self.played.pass_time(seconds)
-        throttle, before = self.played.decide(), dict(self.played.in_force)
-        writes = tuple(write_of(key, before[key], step.value) for key, step in throttle.steps.items() if step.value != before[key])
-        for key, step in throttle.steps.items():
-            self.played.apply(key, step.value)
-        decision = Decision(writes=writes, members=(report(ETL, Level.L3),), throttle=throttle)
-        self.note(decision, Applied(done=writes), self.played.given().readings)
-        return throttle
 
 
 @pytest.fixture
 def trail() -> Trail:
-    """One broker with a limit of 50 MB/s; etl (L3, 60 MB/s promised) and pay (L0) send nothing yet."""
-    return Trail(estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200))
-
-
-def write_of(key: RateKey, before: int, value: int, reason: Reason = Reason.THROTTLED) -> QuotaWrite:
-    seen = StoredQuota(key[0], {FETCH: str(before)}, 1)
-    kind = WriteKind.LOWERING if value < before else WriteKind.RAISE
-    return QuotaWrite(key[0], {FETCH: str(value)}, seen, None, kind, reason, "", charged=True, predicted_mute_seconds=12.0)
-
-
-def report(entity: Entity, level: Level) -> MemberReport:
-    member = Member(str(entity.user), entity)
-    return MemberReport(Tier("streaming/batch", level, (member,)), member, None, MemberState.CONTRACT, Reason.CONTRACT)
-
-
-def overload(trail: Trail) -> ThrottleDecision:
-    want(trail.played, etl=40, pay=25)
-    return trail.play()
+    return calm_trail()
 
 
 def test_a_cluster_at_rest_writes_no_line(trail: Trail) -> None:
@@ -167,41 +101,6 @@ def test_a_cut_that_is_not_in_force_yet_is_one_act(trail: Trail) -> None:
         trail.played.pass_time(15)
         trail.note(Decision(throttle=trail.played.decide()), readings=trail.played.given().readings)
     assert sum(bool(line["actions"]) for line in trail.shelf.of("round")) == 1
-
-
-def test_what_a_cut_did_is_told_two_rhythms_later(trail: Trail) -> None:
-    overload(trail)
-    silent = ClientRate(trail.played.now_seconds + 5, 0.0, 11_300.0)
-    trail.played.now_seconds += 5
-    trail.note(Decision(), readings=Readings(trail.played.now_seconds, 15.0, clients={(ETL, 1, OUT): silent}))
-    trail.played.now_seconds -= 5
-    trail.play(15)
-    assert trail.shelf.of("effect") == []
-    trail.play(15)
-    (line,) = trail.shelf.of("effect")
-    assert (line["round"], line["seconds"]) == (trail.shelf.of("round")[0]["id"], 30)
-    assert line["brokers"] == [{"id": 1, "threshold": 50 * MB, "nicBefore": 65 * MB, "nicAfter": 50 * MB}]
-    (entity,) = line["entities"]
-    assert (entity["rateBefore"], entity["rateAfter"]) == (40 * MB, 25 * MB)
-    assert (entity["predictedMute_s"], entity["observedMute_s"]) == (12, 11.3)
-
-
-def test_what_nobody_measured_after_a_cut_is_unknown(trail: Trail) -> None:
-    overload(trail)
-    trail.played.now_seconds += 100
-    trail.note(Decision())
-    (line,) = trail.shelf.of("effect")
-    assert line["brokers"][0]["nicAfter"] is None
-    assert (line["entities"][0]["rateAfter"], line["entities"][0]["observedMute_s"]) == (None, None)
-
-
-def test_a_cut_that_was_never_written_has_no_effect(trail: Trail) -> None:
-    want(trail.played, etl=40, pay=25)
-    trail.played.pass_time(15)
-    trail.note(Decision(throttle=trail.played.decide()), readings=trail.played.given().readings)
-    trail.played.now_seconds += 100
-    trail.note(Decision())
-    assert trail.shelf.of("effect") == []
 
 
 def _writes(count: int) -> tuple[QuotaWrite, ...]:

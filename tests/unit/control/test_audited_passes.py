@@ -1,30 +1,20 @@
 """What whole passes of the operator leave in the audit trail: every quota write has its line, and a cluster at rest none."""
 
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity
 from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
+from tests.unit.control.trails import ETL, Shelf
 from tidegate.control.audit_sink import AuditDesk
 from tidegate.control.audit_trail import AuditTrail
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 
-ETL = Entity("etl")
 METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
-
-
-@dataclass
-class Shelf:
-    lines: list[dict[str, Any]] = field(default_factory=list)
-
-    def append(self, text: str) -> None:
-        self.lines += [json.loads(line) for line in text.splitlines()]
 
 
 @dataclass

@@ -1,0 +1,72 @@
+"""What a round did, told two rhythms of a throttled client later; what nobody measured stays unknown."""
+
+from dataclasses import replace
+
+import pytest
+
+from controller_logic.decision import Decision
+from controller_logic.readings import ClientRate, Readings
+from controller_logic.throttle_decision import ThrottleDecision
+from tests.unit.control.trails import ETL, Trail, calm_trail, overload, write_of
+from tests.unit.controller_logic.gates import MB, OUT, want
+from tidegate.control.apply import Applied
+
+
+@pytest.fixture
+def trail() -> Trail:
+    return calm_trail()
+
+
+def test_what_a_cut_did_is_told_two_rhythms_later(trail: Trail) -> None:
+    overload(trail)
+    silent = ClientRate(trail.played.now_seconds + 5, 0.0, 11_300.0)
+    trail.played.now_seconds += 5
+    trail.note(Decision(), readings=Readings(trail.played.now_seconds, 15.0, clients={(ETL, 1, OUT): silent}))
+    trail.played.now_seconds -= 5
+    trail.play(15)
+    assert trail.shelf.of("effect") == []
+    trail.play(15)
+    (line,) = trail.shelf.of("effect")
+    assert (line["round"], line["seconds"]) == (trail.shelf.of("round")[0]["id"], 30)
+    assert line["brokers"] == [{"id": 1, "threshold": 50 * MB, "nicBefore": 65 * MB, "nicAfter": 50 * MB}]
+    (entity,) = line["entities"]
+    assert (entity["rateBefore"], entity["rateAfter"]) == (40 * MB, 25 * MB)
+    assert (entity["predictedMute_s"], entity["observedMute_s"], entity["changedSince"]) == (12, 11.3, False)
+
+
+def test_what_nobody_measured_after_a_cut_is_unknown(trail: Trail) -> None:
+    overload(trail)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    (line,) = trail.shelf.of("effect")
+    assert line["brokers"][0]["nicAfter"] is None
+    assert (line["entities"][0]["rateAfter"], line["entities"][0]["observedMute_s"]) == (None, None)
+
+
+def again(throttle: ThrottleDecision, seconds: float, value: int) -> ThrottleDecision:
+    """The same round so much later, with the first rate of egress at this value."""
+    egress = throttle.round_of(OUT)
+    step = replace(egress.steps[0], value=value)
+    later = replace(egress, at_seconds=egress.at_seconds + seconds, number=egress.number + 1, steps=(step,))
+    return ThrottleDecision({step.key: step}, (later,))
+
+
+def test_an_effect_says_when_a_later_round_changed_the_rate_again(trail: Trail) -> None:
+    first = overload(trail)
+    second = again(first, 10, 12 * MB)
+    trail.played.now_seconds += 10
+    write = write_of((ETL, OUT), 25 * MB, 12 * MB)
+    trail.note(Decision(writes=(write,), throttle=second), Applied(done=(write,)), trail.played.given().readings)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    told = [(line["entities"][0]["to"], line["entities"][0]["changedSince"]) for line in trail.shelf.of("effect")]
+    assert told == [(25 * MB, True), (12 * MB, False)]
+
+
+def test_a_cut_that_was_never_written_has_no_effect(trail: Trail) -> None:
+    want(trail.played, etl=40, pay=25)
+    trail.played.pass_time(15)
+    trail.note(Decision(throttle=trail.played.decide()), readings=trail.played.given().readings)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    assert trail.shelf.of("effect") == []
