@@ -34,6 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by the costliest part they share, for `make` to run each kind in a process of its own, beside the others."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("brokers"):
+            continue  # said by the test, because the kind that it would belong to has the most to do already
         if "kube_api" in fixtures:
             item.add_marker(pytest.mark.kubernetes)
         elif "kafka" in fixtures:

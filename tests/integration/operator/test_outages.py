@@ -1,0 +1,328 @@
+"""One episode through everything that can fail in it: no failure moves a quota, none is forgotten, and the tide still goes out.
+
+The episode is played once, with a quota window of 2 x 1 s so that steps follow every six seconds, and written down; each test reads one
+rule off it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+
+from controller_logic.model import Level
+from lab.kafka import KafkaLab
+from lab.kube_api import KubeApi
+from lab.prometheus import PrometheusLab, ScrapeTarget
+from lab.waiting import wait_until
+from lab.zookeeper import ZooKeeperLab
+from tests.integration.operator.estate import lay_out
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.tide import CONTRACT, MB, THROTTLED, Tide, Witness
+from tests.integration.prometheus.exporter import exporting
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
+
+pytestmark = [pytest.mark.integration, pytest.mark.brokers, pytest.mark.timeout(400)]
+
+LOW, HIGH = 50 * MB, 1000 * MB
+SPELL_SECONDS = 8  # longer than from one step to the next
+Quotas = dict[Level, int | None]
+
+
+@dataclass
+class Spell:
+    """One failure: what stood when it began and when it ended, and every value of L3 while it lasted."""
+
+    before: Quotas
+    after: Quotas
+    l3: list[int | None]
+    conditions: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+@dataclass
+class Episode:
+    """What was seen of the whole."""
+
+    spells: dict[str, Spell] = field(default_factory=dict)
+    l3: list[int | None] = field(default_factory=list)
+    ends: dict[str, Quotas] = field(default_factory=dict)
+    throttled_status: dict[str, Any] = field(default_factory=dict)
+    events: str = ""
+
+
+@dataclass
+class Stage:
+    """Everything real that the episode is played on."""
+
+    crds: KubeApi
+    api_client: ApiClient
+    kafka: KafkaLab
+    zookeeper: ZooKeeperLab
+    prometheus: PrometheusLab
+    tide: Tide
+    witness: Witness
+    namespace: str
+    directory: Path
+    operators: ExitStack
+    operator: OperatorProcess | None = None
+
+    @property
+    def _objects(self) -> CustomObjectsApi:
+        return CustomObjectsApi(self.api_client)
+
+    def _place(self, kind: ResourceKind) -> tuple[str, str, str, str]:
+        return kind.group, kind.version, self.namespace, kind.plural
+
+    def create(self, kind: ResourceKind, name: str, spec: dict[str, Any]) -> None:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
+        self._objects.create_namespaced_custom_object(*self._place(kind), body)
+
+    def limit(self, bytes_per_second: int) -> None:
+        body = {"spec": {"brokers": {"egressLimit": bytes_per_second}}}
+        self._objects.patch_namespaced_custom_object(*self._place(BROKER_BANDWIDTH_POLICIES), "orders", body)
+
+    def delete_tier(self, level: Level) -> None:
+        self._objects.delete_namespaced_custom_object(*self._place(BUSINESS_TIERS), level.value.lower())
+
+    def status(self) -> dict[str, Any]:
+        found = self._objects.get_namespaced_custom_object(*self._place(BROKER_BANDWIDTH_POLICIES), "orders")
+        return dict(found.get("status") or {})
+
+    def conditions(self) -> dict[str, dict[str, str]]:
+        return {entry["type"]: entry for entry in self.status().get("conditions") or ()}
+
+    def start_operator(self, name: str) -> None:
+        self.operator = self.operators.enter_context(OperatorProcess(self.crds, self.namespace, self.directory, name=name))
+
+    def comes(self, level: Level, rate: int | None, *, timeout_seconds: float = 90) -> None:
+        what = f"{level.value} at {rate} B/s"
+        wait_until(lambda: self.witness.now().get(level) == rate, what, timeout_seconds=timeout_seconds, poll_seconds=0.1)
+
+    def moves(self, level: Level) -> None:
+        """Return once the quota of this level changes."""
+        stood = self.witness.now()[level]
+        wait_until(lambda: self.witness.now()[level] != stood, f"a step of {level.value}", timeout_seconds=60, poll_seconds=0.05)
+
+    def says(self, condition: str, status: str) -> None:
+        told = lambda: self.conditions().get(condition, {}).get("status") == status  # noqa: E731
+        wait_until(told, f"{condition}={status}", timeout_seconds=60, poll_seconds=0.3)
+
+    def for_seconds(self, seconds: float) -> None:
+        """Two steps' time, in which something would have happened."""
+        until = time.monotonic() + seconds
+        wait_until(lambda: time.monotonic() >= until, "time to go by", timeout_seconds=seconds + 5)
+
+    @contextmanager
+    def spell(self, episode: Episode, name: str) -> Iterator[None]:
+        since, before = time.monotonic(), self.witness.now()
+        yield
+        episode.spells[name] = Spell(before, self.witness.now(), self.witness.values(Level.L3, since=since), self.conditions())
+
+
+@pytest.fixture(scope="module")
+def stage(crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    name = f"tide-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, assignment=[[2, 1]])
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(ZooKeeperLab())
+        client = KazooClient(zookeeper.connect, timeout=4.0)
+        client.start()
+        stack.callback(client.close)
+        stack.callback(client.stop)
+        lay_out(client, kafka.cluster_id)
+        tide = Tide(client, {level: f"{name}-{level.value.lower()}" for level in Level})
+        targets = [
+            ScrapeTarget("node", stack.enter_context(exporting(partial(_page, tide, broker))).address, broker) for broker in (1, 2, 3)
+        ]
+        prometheus = stack.enter_context(PrometheusLab(targets))
+        CoreV1Api(api_client).create_namespace({"metadata": {"name": name}})
+        operators = stack.enter_context(ExitStack())
+        witness = stack.enter_context(Witness(tide))
+        directory = tmp_path_factory.mktemp("outages")
+        stage = Stage(crds, api_client, kafka, zookeeper, prometheus, tide, witness, name, directory, operators)
+        _declare(stage)
+        yield stage
+
+
+def _page(tide: Tide, broker: int, _: int) -> str:
+    return tide.page(broker)
+
+
+def _declare(stage: Stage) -> None:
+    kafka = {
+        "bootstrapServers": stage.kafka.bootstrap_servers,
+        "quotaStore": "ZooKeeper",
+        "zookeeper": {"connect": stage.zookeeper.connect},
+        "quotaWindow": {"samples": 2},
+    }
+    spec = {
+        "mode": "Enforce",
+        "kafka": kafka,
+        "metrics": {"prometheus": {"url": stage.prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
+        "brokers": {"egressLimit": HIGH},
+        "escalation": {"holdSeconds": 5, "maxMuteSeconds": 3},
+    }
+    stage.create(BROKER_BANDWIDTH_POLICIES, "orders", spec)
+    for level, user in stage.tide.users.items():
+        member = {"name": user, "user": user, "topics": [stage.namespace], "contract": {"perBroker": {"fetch": CONTRACT}}}
+        throttled = {"throttled": {"perBroker": {"fetch": THROTTLED[level]}}} if level in THROTTLED else {}
+        spec = {"policyRef": {"name": "orders"}, "level": level.value, "members": [member], **throttled}
+        stage.create(BUSINESS_TIERS, level.value.lower(), spec)
+
+
+@pytest.fixture(scope="module")
+def episode(stage: Stage) -> Episode:
+    """Everything goes wrong on the way down, one thing after the other; then the limit is raised."""
+    episode, tide = Episode(), stage.tide
+    stage.start_operator("first")
+    for level in Level:
+        stage.comes(level, CONTRACT)
+    stage.says("MetricsFresh", "True")
+    began = time.monotonic()
+    stage.limit(LOW)
+    stage.moves(Level.L3)
+
+    with stage.spell(episode, "operator killed"):
+        assert stage.operator is not None
+        stage.operator.kill()
+        stage.start_operator("second")
+        stage.operator.wait_for_a_pass()
+    stage.moves(Level.L3)
+    os.kill(stage.prometheus.process.pid, signal.SIGSTOP)
+    stage.says("MetricsFresh", "False")
+    with stage.spell(episode, "prometheus away"):
+        stage.for_seconds(SPELL_SECONDS)
+    os.kill(stage.prometheus.process.pid, signal.SIGCONT)
+    tide.other = 40 * MB  # so that every tier has to give all it can
+    stage.moves(Level.L3)
+    os.kill(stage.zookeeper.process.pid, signal.SIGSTOP)
+    stage.says("ClusterReachable", "False")
+    with stage.spell(episode, "zookeeper away"):
+        stage.for_seconds(1)
+    os.kill(stage.zookeeper.process.pid, signal.SIGCONT)
+    for level, rate in THROTTLED.items():
+        stage.comes(level, rate)
+    told = lambda: stage.conditions().get("Throttling", {}).get("reason") == "QuotaExhausted"  # noqa: E731
+    wait_until(told, "the status to say that it is not enough", timeout_seconds=30)
+    episode.throttled_status = stage.status()
+
+    with stage.spell(episode, "stale"):
+        tide.silent |= {1, 2, 3}
+        tide.wanted, tide.other = float(MB), 0.0  # the load is gone, but nobody can see it
+        stage.says("MetricsFresh", "False")
+        stage.for_seconds(SPELL_SECONDS)
+    with stage.spell(episode, "partial"):
+        tide.cardless.add(2)
+        tide.silent.clear()
+        stage.for_seconds(SPELL_SECONDS)
+    with stage.spell(episode, "lying"):
+        tide.wanted, tide.other = 25.0 * MB, 40.0 * MB
+        tide.lying.add(2)
+        tide.cardless.clear()
+        stage.for_seconds(SPELL_SECONDS)
+        tide.lying.clear()
+        stage.says("MetricsFresh", "True")
+    with stage.spell(episode, "hot broker killed"):
+        stage.kafka.broker(2).kill()
+        tide.silent.add(2)
+        tide.leader = 1
+        stage.kafka.wait_for_leaders(stage.namespace, {0: 1})
+        stage.for_seconds(SPELL_SECONDS)
+    episode.l3 = stage.witness.values(Level.L3, since=began)
+    stage.kafka.broker(2).start()
+    tide.silent.clear()
+
+    tide.other = 0.0
+    stage.limit(HIGH)
+    for level in Level:
+        stage.comes(level, CONTRACT)
+    episode.ends["limit raised"] = stage.witness.now()
+    stage.limit(LOW)
+    stage.moves(Level.L3)
+    stage.limit(HIGH)
+    stage.comes(Level.L3, CONTRACT)
+    episode.ends["limit edited mid-step"] = stage.witness.now()
+    stage.limit(LOW)
+    stage.moves(Level.L3)
+    stage.delete_tier(Level.L3)
+    stage.comes(Level.L3, None)
+    stage.for_seconds(SPELL_SECONDS)
+    episode.ends["tier deleted mid-step"] = stage.witness.now()
+    events = CoreV1Api(stage.api_client).list_namespaced_event(stage.namespace).items
+    episode.events = "\n".join(f"{event.reason} {event.message}" for event in events)
+    print(json.dumps([(round(at - began, 1), {level.value: rate for level, rate in seen.items()}) for at, seen in stage.witness.changes]))
+    return episode
+
+
+@pytest.mark.parametrize("name", ["operator killed", "prometheus away", "zookeeper away", "stale", "partial", "lying"])
+def test_what_is_not_known_moves_no_quota(episode: Episode, name: str) -> None:
+    assert episode.spells[name].after == episode.spells[name].before
+
+
+def test_l3_only_ever_goes_down_until_it_is_where_it_ends(episode: Episode) -> None:
+    values = [value for value in episode.l3 if value is not None]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == THROTTLED[Level.L3]
+
+
+def test_no_step_of_l3_is_deeper_than_its_mute_allows(episode: Episode) -> None:
+    steps = [value for value in episode.l3 if value is not None][1:]  # the first one is sized by what it sends, not by its contract
+    assert len(steps) > 3
+    assert all(2 * later >= earlier - 1 for earlier, later in pairwise(steps))
+
+
+def test_l0_is_never_touched(episode: Episode) -> None:
+    stood = [quotas[Level.L0] for spell in episode.spells.values() for quotas in (spell.before, spell.after)]
+    stood += [quotas[Level.L0] for quotas in episode.ends.values()]
+    assert set(stood) == {CONTRACT}
+
+
+def test_each_outage_is_told(episode: Episode) -> None:
+    assert episode.spells["prometheus away"].conditions["MetricsFresh"]["reason"] == "PrometheusUnreachable"
+    assert episode.spells["zookeeper away"].conditions["ClusterReachable"]["reason"] == "ZooKeeperUnreachable"
+    assert episode.spells["stale"].conditions["MetricsFresh"]["status"] == "False"
+    assert episode.spells["partial"].conditions["MetricsFresh"]["status"] == "False"
+
+
+def test_the_throttle_outlives_the_broker_that_caused_it(episode: Episode) -> None:
+    spell = episode.spells["hot broker killed"]
+    assert {level: spell.after[level] for level in THROTTLED} == THROTTLED
+
+
+def test_status_tells_levels_state_and_the_broker_that_caused_it(episode: Episode) -> None:
+    tiers = {entry["level"]: entry for entry in episode.throttled_status["tiers"]}
+    assert {entry["state"] for level, entry in tiers.items() if level != "L0"} == {"Throttled"}
+    assert tiers["L0"]["state"] == "Contract"
+    assert tiers["L3"]["because"].startswith("broker 2 egress ")
+    throttling = next(entry for entry in episode.throttled_status["conditions"] if entry["type"] == "Throttling")
+    assert (throttling["status"], throttling["reason"]) == ("True", "QuotaExhausted")
+
+
+@pytest.mark.parametrize("name", ["limit raised", "limit edited mid-step"])
+def test_a_raised_limit_gives_back_exactly_the_contracts(episode: Episode, name: str) -> None:
+    assert set(episode.ends[name].values()) == {CONTRACT}
+
+
+def test_a_deleted_tier_is_given_back_and_the_others_go_on(episode: Episode) -> None:
+    ends = episode.ends["tier deleted mid-step"]
+    assert ends[Level.L3] is None
+    assert ends[Level.L2] is not None
+    assert ends[Level.L2] < CONTRACT
+
+
+def test_people_are_told_of_every_turn(episode: Episode) -> None:
+    for told in ("Throttled L3 is throttled", "L2 is throttled: broker 2 egress ", "L3 is at the contract again", "BrokerOverLimit "):
+        assert told in episode.events
