@@ -75,6 +75,7 @@ def _ledger(author: Author) -> Document:
         "writtenAtSeconds": round(entry.written_at_seconds, 3),
         "before": entry.before,
         "reason": entry.reason.value,
+        "throttleOfContract": entry.of_contract,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import BYTE_RATE_KEYS, Default, Entity
 from controller_logic.precedence import Applicable, PrecedenceLevel
-from controller_logic.quota_text import KEY_WORDS, enforced_rate, quota_words
+from controller_logic.quota_text import KEY_WORDS, enforced_rate, quota_words, rate_words
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
 from tidegate.commands.page import Page
 from tidegate.commands.quantity import ago_words, short_words
@@ -87,7 +87,19 @@ def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterat
     member = f", tier {report.tier_key} ({report.level.value}), member {report.member_name}" if report else ""
     yield f"Set by Tidegate {_age(author, now_seconds)}: policy {author.record.policy_key}{member}."
     yield f"Why: {author.entry.reason.value}. {author.entry.reason.meaning}"
+    yield from _throttle_sentences(author, report)
     yield f"Before Tidegate it was {quota_words(explanation.key, author.entry.before)}."
+
+
+def _throttle_sentences(author: Author, report: MemberReport | None) -> Iterator[str]:
+    """Of which contract it is a throttle, and where to see why."""
+    written, contract = enforced_rate(author.entry.written), author.entry.of_contract
+    if contract is None or written is None:
+        return
+    policy = author.record.policy_key
+    level = f" of level {report.level.value}" if report else ""
+    yield f"It is throttled to {100 * written / contract:.0f} % of its contract, {rate_words(contract)} ({contract} B/s) on each broker."
+    yield f"Which broker's load that is for: `tidegate top --policy {policy}`; what was done{level}: `tidegate audit`."
 
 
 def _override_sentences(explanation: KeyExplanation) -> Iterator[str]:

@@ -1,13 +1,15 @@
 """`tidegate explain` from end to end, on the in-memory twin: level, author, shadows, bucket, totals, and what is unlimited."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
-from controller_logic.model import Default, Entity, QuotaKey
+from controller_logic.model import Default, Entity, LedgerEntry, QuotaKey, QuotaWrite, WriteKind
+from controller_logic.reasons import Reason
 from tidegate.control.apply import apply_writes
 from tidegate.control.declared import declare
 from tidegate.control.kafka_cluster import KafkaCluster
@@ -162,3 +164,31 @@ def test_brokers_that_ignore_quotas_are_named(managed: Any, policy: Any, tier: A
     managed.callbacks = {2: "io.example.Quotas"}
     text = explained(managed, "-f", managed.write_files(policy, tier))
     assert "warning: broker 2 sets client.quota.callback.class to io.example.Quotas" in text
+
+
+@pytest.fixture
+def throttled(managed: Any) -> Any:
+    """The world after the tide: alice's 20 MB/s are held at 5."""
+    stored = managed.store.read([ALICE])[ALICE]
+    assert stored.ledger is not None
+    entry = LedgerEntry(None, "5000000", "20000000", managed.now, Reason.THROTTLED, "", of_contract=20_000_000)
+    ledger = replace(stored.ledger, entries={**stored.ledger.entries, FETCH: entry})
+    write = QuotaWrite(ALICE, {FETCH: "5000000"}, stored, ledger, WriteKind.LOWERING, Reason.THROTTLED, "down", charged=True)
+    assert apply_writes([write], managed.store, cluster_id="memory-cluster", may_write=lambda: True).complete
+    return managed
+
+
+def test_a_throttle_is_told_with_its_contract_and_where_to_see_why(throttled: Any) -> None:
+    text = explained(throttled, "--zookeeper", "zk-1:2181/kafka")
+    for sentence in (
+        "fetch: 5.0 MB/s (5000000 B/s) on each broker",
+        "Why: Throttled.",
+        "It is throttled to 25 % of its contract, 20.0 MB/s (20000000 B/s) on each broker.",
+        "`tidegate top --policy streaming/orders`",
+    ):
+        assert sentence in text
+
+
+def test_programs_learn_of_which_contract_it_is_a_throttle(throttled: Any) -> None:
+    document = json.loads(explained(throttled, "--zookeeper", "zk-1:2181/kafka", "-o", "json"))
+    assert '"throttleOfContract": 20000000' in json.dumps(document)
