@@ -107,13 +107,14 @@ class _Law:
         """What was measured under anything else than what is now is dropped; so is what a clock of the future stamped."""
         if was is None:
             return Adaptation(_found_share(rate), rate.scene, self._now_seconds)
-        if rate.scene != was.scene or was.steady_since_seconds > self._now_seconds:
-            return replace(was, scene=rate.scene, steady_since_seconds=self._now_seconds, sightings=())
+        scene = rate.scene
+        if scene != was.scene or was.steady_since_seconds > self._now_seconds:
+            return replace(was, scene=scene, steady_since_seconds=self._now_seconds, sightings=())
         return was
 
     def _may_move(self, rate: AdaptiveRate, in_force: int, known: Adaptation) -> bool:
         """Not while throttled, on incomplete leaders, where nothing is to choose, or while the quota is on its way somewhere."""
-        if rate.throttled or not rate.spread.complete or rate.highest <= rate.lowest:
+        if rate.throttled or not rate.spread.complete or not rate.has_choice:
             return False
         return not self._is_worth_a_write(rate.value_at(known.share), in_force)
 
@@ -170,7 +171,7 @@ class _Law:
             goal = in_force + max(lacking / limited, least)
         else:
             return None
-        goal = _at_an_end(goal, rate, near=least / 2)
+        goal = _at_an_end(goal, rate, up=goal > in_force, near=goal * self._given.minimum_change_percent / 100)
         return goal if self._is_worth_a_write(goal, in_force) else None
 
     def _is_worth_a_write(self, goal: float, in_force: int) -> bool:
@@ -199,15 +200,18 @@ def _is_throttled(flow: ClientRate) -> bool:
     return flow.throttle_milliseconds is not None and flow.throttle_milliseconds > BINDING_MILLISECONDS
 
 
-def _at_an_end(goal: float, rate: AdaptiveRate, *, near: float) -> float:
-    """Within Mean and Max; one of them itself where it is that near, since the rest of the way would never be worth a write."""
-    if goal <= rate.lowest + near:
-        return float(rate.lowest)
-    return float(rate.highest) if goal >= rate.highest - near else goal
+def _at_an_end(goal: float, rate: AdaptiveRate, *, up: bool, near: float) -> float:
+    """Within Mean and Max; the one ahead where it is that near, since the rest of the way would never be worth a write."""
+    if up:
+        return float(rate.highest) if goal >= rate.highest - near else goal
+    return float(rate.lowest) if goal <= rate.lowest + near else goal
 
 
 def _found_share(rate: AdaptiveRate) -> int:
     """Where a rate that nobody remembers stands, by the quota in force; without one at Max, where no partition starves."""
-    if rate.in_force is None or rate.highest <= rate.lowest:
+    if rate.in_force is None or not rate.has_choice:
         return ADAPTIVE_SHARES
-    return min(ADAPTIVE_SHARES, max(0, round((rate.in_force - rate.lowest) / (rate.highest - rate.lowest) * ADAPTIVE_SHARES)))
+    lowest, highest = rate.lowest, rate.highest
+    if not lowest <= rate.in_force < highest:
+        return ADAPTIVE_SHARES  # it was set for other leaders
+    return round((rate.in_force - lowest) / (highest - lowest) * ADAPTIVE_SHARES)

@@ -12,20 +12,21 @@ from controller_logic.leader_scaling import ADAPTIVE_SHARES, LeaderSpread, adapt
 from controller_logic.model import QuotaWindow
 from controller_logic.readings import Direction, Readings
 from controller_logic.throttle_input import RateKey
+from controller_logic.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Scene:
     """What a measurement depends on: when any of it changes, what was measured before says nothing any more."""
 
     in_force: int | None
+    promised: int
+    spread: LeaderSpread
     leads: frozenset[int]
-    lowest: int
-    highest: int
     throttled: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AdaptiveRate:
     """One entity's promise per partition in one direction, where its leaders are, and what stands.
 
@@ -62,7 +63,12 @@ class AdaptiveRate:
 
     @property
     def scene(self) -> Scene:
-        return Scene(self.in_force, self.leads, self.lowest, self.highest, self.throttled)
+        return Scene(self.in_force, self.promised, self.spread, self.leads, self.throttled)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether Mean and Max differ."""
+        return self.spread.largest * self.spread.brokers > self.spread.partitions
 
     def value_at(self, share: int) -> int:
         """What this share of the way from Mean to Max would set."""

@@ -66,7 +66,7 @@ class Grounds:
     def _adapted(self, ground: Ground, entity: Entity) -> Ground:
         """Each direction of an entity is measured, and so scaled, by itself."""
         fetch, produce = (self._adaptations.get((entity, direction)) for direction in (Direction.EGRESS, Direction.INGRESS))
-        if ground.spread is None or (fetch is None and produce is None):
+        if ground.spread is None or (_is_at_max(fetch) and _is_at_max(produce)):
             return ground
         moved = {QuotaKey.CONSUMER_BYTE_RATE: fetch, QuotaKey.PRODUCER_BYTE_RATE: produce}
         moving = frozenset(key for key, one in moved.items() if one is not None and one.is_moving)
@@ -96,6 +96,10 @@ class Grounds:
         scale = partition_scale(spread or LeaderSpread(), self._method)
         totals = (spread.partitions, spread.brokers) if spread is not None and spread.brokers else (0, 0)
         return Ground(_PER_PARTITION_NAME, f" {self._method_name}{_named(topics)}", scale, spread, known, certain, *totals)
+
+
+def _is_at_max(adaptation: Adaptation | None) -> bool:
+    return adaptation is None or (adaptation.share == ADAPTIVE_SHARES and not adaptation.is_moving)
 
 
 def _scale(spread: LeaderSpread, adaptation: Adaptation | None) -> Scale:

@@ -73,6 +73,12 @@ def test_in_between_is_right_for_demand_in_between() -> None:
     assert quota_mb(rate, look(rate, {1: (20.0, 500.0), 2: (13.0, 0.0)})) == pytest.approx(17.0, rel=0.01)
 
 
+def test_a_last_bit_of_the_way_that_would_never_be_worth_a_write_is_gone_with_the_rest() -> None:
+    """While demand turns, a mean of before and after asks for 15.9; from there to Mean is less than the least change."""
+    rate = rate_of(LEADERS, in_force=20 * MB)
+    assert quota_mb(rate, look(rate, {1: (20.0, 500.0), 2: (14.1, 500.0)})) == 15.0
+
+
 def test_below_the_contract_nothing_is_raised_while_the_quota_limits_nobody() -> None:
     rate = rate_of(LEADERS, in_force=15 * MB)
     assert look(rate, {1: (11.0, 0.0), 2: (6.0, 0.0)}).share == 0
@@ -189,8 +195,16 @@ def test_even_leaders_leave_nothing_to_choose() -> None:
         (17_500_000, False, 512),
         (17_500_000, True, 512),
         (99 * MB, False, ADAPTIVE_SHARES),
+        (10 * MB, False, ADAPTIVE_SHARES),
     ],
-    ids=["nothing stands", "Mean stands", "half way", "half way when it was throttled", "above Max"],
+    ids=[
+        "nothing stands",
+        "Mean stands",
+        "half way",
+        "half way when it was throttled",
+        "of other leaders",
+        "of other leaders too",
+    ],
 )
 def test_a_new_operator_finds_its_place(in_force: int | None, throttled: bool, share: int) -> None:
     rate = rate_of(LEADERS, in_force=in_force, throttled=throttled)
