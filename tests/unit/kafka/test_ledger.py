@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,12 @@ RECORD = LedgerRecord(ALICE, "streaming/orders", "uid-1", {QuotaKey.PRODUCER_BYT
 def test_a_record_reads_back_exactly() -> None:
     assert parse_record(ALICE, record_to_bytes(RECORD)) == RECORD
     assert ledger_path(ALICE) == "/tidegate/ledger/users%2Falice%2Fclients%2Fapp%25201"
+
+
+def test_a_throttle_reads_back_with_its_contract_and_a_contract_has_no_word_of_it() -> None:
+    throttled = replace(RECORD, entries={QuotaKey.PRODUCER_BYTE_RATE: replace(ENTRY, of_contract=60_000_000)})
+    assert parse_record(ALICE, record_to_bytes(throttled)) == throttled
+    assert b"of_contract" not in record_to_bytes(RECORD)
 
 
 def test_a_claim_reads_back_exactly() -> None:
@@ -43,7 +50,9 @@ def test_a_record_of_another_shape_is_refused(change: dict[str, object]) -> None
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("reason", "Whim"), ("written_at_seconds", True), ("written_at_seconds", -1), ("written", 2048)]
+    ("field", "value"),
+    [("reason", "Whim"), ("written_at_seconds", True), ("written_at_seconds", -1), ("written", 2048)]
+    + [("of_contract", value) for value in (0, -1, True, "60", None, 1.5)],
 )
 def test_an_entry_with_a_wrong_field_is_refused(field: str, value: object) -> None:
     content = json.loads(record_to_bytes(RECORD))
