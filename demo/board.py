@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from demo.outcome import Mark, MarkKind, PhaseResult
+from demo.marks import Mark, MarkKind
+from demo.outcome import PhaseResult
 from demo.script import BROKERS, HEALTHY_LEADERS, Phase
 
 _EVENTS_SHOWN = 8

@@ -16,11 +16,11 @@ def counted_by_brokers(prometheus: PrometheusLab, start_seconds: float, *, lengt
     The counter holds every topic and what a record batch adds to the payload (well below 1 % here); replication is not in it.
     """
     answer = prometheus.query_range(_COUNTER, start_seconds - 1, end_unix_seconds=start_seconds + length_seconds + 1, step_seconds=1)
-    series = [ByteSeries(_growth(result["values"])) for result in answer]
+    series = [ByteSeries(growth(result["values"])) for result in answer]
     return sum(steady_mean(one, start_seconds, length_seconds) for one in series) if series else None
 
 
-def _growth(values: Iterable[list[Any]]) -> list[Sample]:
+def growth(values: Iterable[list[Any]]) -> list[Sample]:
     """A counter's readings as bytes per interval. A reset (a broker started anew) counts as no growth."""
     readings = [(float(at), float(text)) for at, text in values]
     pairs = itertools.pairwise(readings)

@@ -19,6 +19,7 @@ from demo.declared import NAMESPACE
 from demo.interruption import Interruption
 from demo.kafka_administrator import create_topic
 from demo.script import REPLICAS, USER
+from demo.tide.script import USERS
 from lab import process
 from lab.doctor import refuse_missing
 from lab.kafka import KafkaLab
@@ -71,7 +72,8 @@ def estate(log: SetupLog, operator_log: Path, *, interruption: Interruption) -> 
         log.say("  starting Kafka, Prometheus, the Kubernetes API and the operator ...")
     with ExitStack() as stack, interruption.told():
         kubernetes = stack.enter_context(Beside(_kubernetes(log, operator_log)))
-        kafka = _open(stack, log, "ZooKeeper and three brokers", KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER,)))
+        brokers = KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER, *USERS))
+        kafka = _open(stack, log, "ZooKeeper and three brokers", brokers)
         prometheus = stack.enter_context(Beside(monitoring(kafka)))
         create_topic(kafka, REPLICAS)
         kube, operator = kubernetes.ready()

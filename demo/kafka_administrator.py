@@ -1,7 +1,6 @@
 """What a Kafka administrator does by hand in this experiment: the topic, the fixed quota, and the leader's way home."""
 
-from demo.script import TOPIC, USER
-from demo.zookeeper_witness import QUOTA_KEY
+from demo.script import TOPIC
 from lab.java import start_java
 from lab.kafka import KafkaLab
 from lab.kafka_jars import kafka_jars
@@ -16,13 +15,13 @@ def create_topic(kafka: KafkaLab, assignment: tuple[tuple[int, ...], ...]) -> No
     kafka.create_topic(TOPIC, assignment, config=_TOPIC_CONFIG)
 
 
-def set_fixed_quota(kafka: KafkaLab, bytes_per_second: int) -> None:
-    """Kafka's own quota for the user, with Kafka's own command (kafka-configs)."""
-    entity = ("--entity-type", "users", "--entity-name", USER)
+def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: int) -> None:
+    """Kafka's own quota for the user (`key` as Kafka names it), with Kafka's own command (kafka-configs)."""
+    entity = ("--entity-type", "users", "--entity-name", user)
     with start_java(
         "kafka-configs",
         "kafka.admin.ConfigCommand",
-        arguments=["--bootstrap-server", kafka.bootstrap_servers, "--alter", *entity, "--add-config", f"{QUOTA_KEY}={bytes_per_second}"],
+        arguments=["--bootstrap-server", kafka.bootstrap_servers, "--alter", *entity, "--add-config", f"{key}={bytes_per_second}"],
         options=["-Xmx128m"],
         jars=kafka_jars(),
         directory=kafka.run.path / "kafka-configs",

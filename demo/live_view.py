@@ -13,16 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.board import HISTORY_SECONDS, Snapshot
-from demo.outcome import Mark, MarkKind, PhaseResult
+from demo.marks import Mark, MarkKind
+from demo.outcome import PhaseResult
 from demo.rates import SAWTOOTH_SECONDS
 from demo.script import BROKERS, HEALTHY_LEADERS
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_REFRESHES_PER_SECOND = 4
+REFRESHES_PER_SECOND = 4
 # Room for the terminal's own echo of Ctrl-C, pressed twice: beside a frame as wide as the terminal it would push the frame down a line.
-_ECHO_COLUMNS = 4
+ECHO_COLUMNS = 4
 # Frame and padding of the panel; all columns of the table but the sparkline; all lines but results and events.
-_BORDER_COLUMNS = 4
+BORDER_COLUMNS = 4
 _OTHER_COLUMNS = 42
 _FIXED_LINES = 13
 _MARK_STYLES = {
@@ -32,6 +33,7 @@ _MARK_STYLES = {
     MarkKind.LEADER: "yellow",
     MarkKind.COMMAND: "bold cyan",
     MarkKind.EVENT: "dim",
+    MarkKind.STATE: "bold magenta",
 }
 
 
@@ -40,23 +42,23 @@ def live_view(console: Console, read: Callable[[], Snapshot], *, contract: int) 
     return Live(
         console=console,
         get_renderable=lambda: draw(read(), console, contract=contract, now_seconds=time.time()),
-        refresh_per_second=_REFRESHES_PER_SECOND,
+        refresh_per_second=REFRESHES_PER_SECOND,
         transient=True,
     )
 
 
 def draw(board: Snapshot, console: Console, *, contract: int, now_seconds: float) -> RenderableType:
     """One frame, almost as wide and at most as high as the console."""
-    width = console.width - _ECHO_COLUMNS
+    width = console.width - ECHO_COLUMNS
     parts: list[RenderableType] = [
         _headline(board, now_seconds),
         Text(),
-        _partitions(board, contract, width=width - _BORDER_COLUMNS),
+        _partitions(board, contract, width=width - BORDER_COLUMNS),
         Text(),
         _brokers(board),
         Text(),
         *map(_result, board.results),
-        *_events(board.marks, lines=console.height - _FIXED_LINES - len(board.results)),
+        *event_lines(board.marks, lines=console.height - _FIXED_LINES - len(board.results)),
     ]
     return Panel(Group(*parts), title="Tidegate demo: the contract follows the leaders", border_style="blue", width=width)
 
@@ -74,11 +76,11 @@ def recent_mean(rates: tuple[float, ...]) -> float:
 
 
 def _headline(board: Snapshot, now_seconds: float) -> Text:
-    line = _line(board.phase.title if board.phase else "Set-up", style="bold")
-    line.append(f"\n{board.activity}", style="default")
+    drawn = line(board.phase.title if board.phase else "Set-up", style="bold")
+    drawn.append(f"\n{board.activity}", style="default")
     if board.activity_ends_at_seconds is not None:
-        line.append(f", {max(0.0, board.activity_ends_at_seconds - now_seconds):.0f} s left", style="dim")
-    return line
+        drawn.append(f", {max(0.0, board.activity_ends_at_seconds - now_seconds):.0f} s left", style="dim")
+    return drawn
 
 
 def _partitions(board: Snapshot, contract: int, *, width: int) -> Table:
@@ -105,26 +107,27 @@ def _style(rate: float, promised: float) -> str:
 
 
 def _brokers(board: Snapshot) -> Text:
-    line = _line("")
+    drawn = line("")
     for broker in BROKERS:
         led = sum(1 for leader in board.leaders.values() if leader == broker)
         up = broker in board.alive
-        line.append(f" broker {broker} ", style="black on green" if up else "white on red")
-        line.append(f" leads {led} " if up else " dead    ")
+        drawn.append(f" broker {broker} ", style="black on green" if up else "white on red")
+        drawn.append(f" leads {led} " if up else " dead    ")
     quota = "none" if board.quota is None else f"{board.quota / 1e6:g} MB/s"
-    line.append(f"quota {quota}", style="bold")
-    return line
+    drawn.append(f"quota {quota}", style="bold")
+    return drawn
 
 
 def _result(result: PhaseResult) -> Text:
-    return _line(f"measured  {result.phase.title}: {result.total / 1e6:.1f} MB/s in total", style="bold")
+    return line(f"measured  {result.phase.title}: {result.total / 1e6:.1f} MB/s in total", style="bold")
 
 
-def _events(marks: tuple[Mark, ...], *, lines: int) -> list[Text]:
+def event_lines(marks: tuple[Mark, ...], *, lines: int) -> list[Text]:
+    """The newest marks, as many as there are lines."""
     newest = marks[-lines:] if lines > 0 else ()
-    return [_line(f"{mark.clock}  {mark.text}", style=_MARK_STYLES[mark.kind]) for mark in newest]
+    return [line(f"{mark.clock}  {mark.text}", style=_MARK_STYLES[mark.kind]) for mark in newest]
 
 
-def _line(text: str, *, style: str = "") -> Text:
+def line(text: str, *, style: str = "") -> Text:
     """Text that is cut at the terminal's edge rather than folded, so that the frame keeps its height."""
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")

@@ -3,41 +3,16 @@
 Times are seconds since the epoch; rates are bytes per second.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from demo.marks import Mark
 from demo.rates import ByteSeries
 from demo.scale import Scale, Windows
 from demo.script import Phase, expected_by_broker, quota_of
+from demo.tide.outcome import TideOutcome
 from demo.verdict import Check, exact_check, rate_checks, reaction_check
 from lab.processor_time import ProcessorShare
-
-
-class MarkKind(StrEnum):
-    """What a mark in the plot stands for."""
-
-    QUOTA = "quota write"
-    KILL = "broker killed"
-    RETURN = "broker back"
-    LEADER = "leader moved"
-    COMMAND = "command"
-    EVENT = "event"
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """One thing that happened, when, in words."""
-
-    at_seconds: float
-    kind: MarkKind
-    text: str
-
-    @property
-    def clock(self) -> str:
-        """The local time of day."""
-        return time.strftime("%H:%M:%S", time.localtime(self.at_seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +71,10 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The whole run. `surroundings` describes machine and parts as label and text, in the order in which they are shown."""
+    """The whole run. `surroundings` describes machine and parts as label and text, in the order in which they are shown.
+
+    `tide` is what experiments 2 and 3 left, the rest is of experiment 1; None where they were not played.
+    """
 
     scale: Scale
     windows: Windows
@@ -106,11 +84,12 @@ class Outcome:
     marks: tuple[Mark, ...]
     surroundings: Mapping[str, str]
     setup_seconds: Mapping[str, float]
+    tide: TideOutcome | None = None
 
     def checks(self) -> list[Check]:
         """Every bound of the run, in the order in which it was played."""
         rows = [check for result in self.results for check in self._checks_of(result)]
-        return [*rows, reaction_check(self.reaction.seconds_after_election)]
+        return [*rows, reaction_check(self.reaction.seconds_after_election), *(self.tide.checks() if self.tide else ())]
 
     @property
     def passed(self) -> bool:
@@ -121,9 +100,14 @@ class Outcome:
         quota = quota_of(phase, self.scale.contract_bytes_per_second)
         return expected_by_broker(phase.leaders, quota, offered_bytes_per_second=self.scale.offered_bytes_per_second)
 
-    def missed_phases(self) -> list[PhaseResult]:
-        """The phases in which a bound was missed."""
-        return [result for result in self.results if not all(check.kept for check in self._checks_of(result))]
+    def processors_of_missed(self) -> dict[str, ProcessorShare]:
+        """Part of the run in which a bound was missed -> what the machine did meanwhile."""
+        missed = {
+            result.phase.title: result.processor for result in self.results if not all(check.kept for check in self._checks_of(result))
+        }
+        if self.tide is not None and not self.tide.passed:
+            missed["experiments 2 and 3"] = self.tide.gate.processor
+        return missed
 
     def _checks_of(self, result: PhaseResult) -> list[Check]:
         title = result.phase.title

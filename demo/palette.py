@@ -23,6 +23,16 @@ class Role(StrEnum):
     PARTITION_0 = "#0072b2"
     PARTITION_1 = "#b96b00"
     PARTITION_2 = "#00835f"
+    LEVEL_0 = "#1b4f8f"
+    LEVEL_1 = "#2a9187"
+    LEVEL_2 = "#c77f0a"
+    LEVEL_3 = "#a83a6b"
+    LIMIT = "#c0392c"
+    CARD = "#34495d"
+    STEPPING = "#e9a23b"
+    THROTTLED = "#b5523f"
+    RELAXING = "#5c9e6a"
+    AT_CONTRACT = "#c9d3dc"
     FIXED = "#f3f0ea"
     MAX = "#e6f1f8"
     MEAN = "#eaf5ea"
@@ -43,6 +53,16 @@ _DARK = {
     Role.PARTITION_0: "#56b4e9",
     Role.PARTITION_1: "#f0a030",
     Role.PARTITION_2: "#35c79a",
+    Role.LEVEL_0: "#6ea6e8",
+    Role.LEVEL_1: "#4fc2b5",
+    Role.LEVEL_2: "#f0b04c",
+    Role.LEVEL_3: "#e77fae",
+    Role.LIMIT: "#ff7b6c",
+    Role.CARD: "#c5d3e1",
+    Role.STEPPING: "#d99a3e",
+    Role.THROTTLED: "#d9705b",
+    Role.RELAXING: "#6fbf80",
+    Role.AT_CONTRACT: "#46525e",
     Role.FIXED: "#26241f",
     Role.MAX: "#1a2731",
     Role.MEAN: "#1b2a1f",
@@ -50,6 +70,8 @@ _DARK = {
     Role.MISSED: "#4a211c",
 }
 PARTITIONS = {0: Role.PARTITION_0, 1: Role.PARTITION_1, 2: Role.PARTITION_2}
+LEVELS = {"L0": Role.LEVEL_0, "L1": Role.LEVEL_1, "L2": Role.LEVEL_2, "L3": Role.LEVEL_3}
+TIER_STATES = {"Contract": Role.AT_CONTRACT, "Stepping": Role.STEPPING, "Throttled": Role.THROTTLED, "Relaxing": Role.RELAXING}
 REGIMES = {Regime.FIXED: Role.FIXED, Regime.MAX: Role.MAX, Regime.MEAN: Role.MEAN}
 _COLOUR = re.compile("|".join(re.escape(role.value) for role in Role))
 

@@ -4,7 +4,7 @@ from typing import IO
 
 from demo.board import Snapshot
 from demo.live_view import recent_mean
-from demo.outcome import Mark
+from demo.marks import Mark
 
 _SECONDS_BETWEEN_RATES = 6
 

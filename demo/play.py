@@ -15,11 +15,12 @@ from demo.declared import NAMESPACE, POLICY, declared_resources
 from demo.estate import Estate
 from demo.kafka_administrator import revive, set_fixed_quota
 from demo.load import Producers, producers
-from demo.outcome import MarkKind, PhaseResult, Reaction
+from demo.marks import MarkKind
+from demo.outcome import PhaseResult, Reaction
 from demo.rates import ByteSeries, steady_mean
 from demo.scale import Scale, Windows
 from demo.script import LEADERS_AFTER_KILL, ORPHAN, USER, VICTIM, Phase, Step, quota_of
-from demo.zookeeper_witness import ZooKeeperWitness
+from demo.zookeeper_witness import QUOTA_KEY, ZooKeeperWitness
 from lab.errors import LabError
 from lab.processor_time import ProcessorShare, ProcessorTimes
 
@@ -126,7 +127,7 @@ class Play:
 
     def _set_fixed_quota(self) -> None:
         self._command(f"kafka-configs: producer_byte_rate={self._scale.contract_bytes_per_second} for user {USER}")
-        set_fixed_quota(self._parts.kafka, self._scale.contract_bytes_per_second)
+        set_fixed_quota(self._parts.kafka, USER, key=QUOTA_KEY, bytes_per_second=self._scale.contract_bytes_per_second)
 
     def _start_producers(self) -> None:
         running = producers(self._parts.kafka, self._scale.offered_bytes_per_second)

@@ -10,9 +10,11 @@ from pathlib import Path
 from string import Template
 
 from demo.cost_plot import cost_plot
-from demo.outcome import Mark, Outcome, PhaseResult
+from demo.marks import Mark
+from demo.outcome import Outcome, PhaseResult
 from demo.palette import dark_variables, light_variables
 from demo.script import BROKERS, HEALTHY_LEADERS, USER
+from demo.tide.section import section_html
 from demo.time_plots import partition_plot, total_plot
 from demo.verdict import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check
 
@@ -43,6 +45,7 @@ def report_html(outcome: Outcome) -> str:
         check_rows="\n".join(_check_rows(outcome)),
         mark_rows="\n".join(_mark_row(mark) for mark in outcome.marks),
         reaction=_reaction(outcome),
+        tide=section_html(outcome.tide) if outcome.tide else "",
         surroundings="\n".join(_pair(label, text) for label, text in outcome.surroundings.items()),
         setup="\n".join(_pair(label, f"{seconds:.1f} s") for label, seconds in outcome.setup_seconds.items()),
     )

@@ -23,8 +23,8 @@ def print_results(console: Console, outcome: Outcome) -> None:
     console.print(table)
     console.print(f"\n{_reaction(outcome)}", highlight=False)
     console.print(_verdict(outcome))
-    for result in outcome.missed_phases():
-        console.print(f"While this was measured: {result.processor} ({result.phase.title}).", highlight=False)
+    for part, processor in outcome.processors_of_missed().items():
+        console.print(f"While this was measured: {processor} ({part}).", highlight=False)
 
 
 def _cells(check: Check) -> tuple[str, str, str, str, Text]:

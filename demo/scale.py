@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from demo.rates import SAWTOOTH_SECONDS
+from demo.tide.length import FULL_TIDE, QUICK_TIDE, TideLength
 
 FULL_CONTRACT = 10_000_000
 SMALL_CONTRACT = 3_000_000
@@ -22,9 +23,10 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """One of the two lengths of the demo: its windows, and whether the machine is tried first to see which contract it can carry."""
+    """One of the two lengths of the demo: the times of its experiments, and whether the machine is tried for the contract it can carry."""
 
     windows: Windows
+    tide: TideLength
     tries_machine: bool
 
 
@@ -32,8 +34,8 @@ QUICK = Windows(settle_seconds=SAWTOOTH_SECONDS, measure_seconds=2 * SAWTOOTH_SE
 FULL = Windows(settle_seconds=18, measure_seconds=3 * SAWTOOTH_SECONDS, measures_before_second_kill=True)
 # What the environment variable DEMO may say.
 LENGTHS = {
-    "full": Length(FULL, tries_machine=True),
-    "quick": Length(QUICK, tries_machine=False),
+    "full": Length(FULL, FULL_TIDE, tries_machine=True),
+    "quick": Length(QUICK, QUICK_TIDE, tries_machine=False),
 }
 
 

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from demo.outcome import Outcome, PhaseResult
+from demo.tide.summary import tide_summary
 from demo.verdict import Check
 
 
@@ -20,6 +21,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
             "seconds_from_kill_to_new_leader": outcome.reaction.seconds_to_election,
             "seconds_from_new_leader_to_corrected_quota": outcome.reaction.seconds_after_election,
         },
+        "tide": None if outcome.tide is None else tide_summary(outcome.tide),
         "checks": [_check(check) for check in outcome.checks()],
         "surroundings": dict(outcome.surroundings),
         "setup_seconds": dict(outcome.setup_seconds),

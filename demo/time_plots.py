@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from demo.outcome import Mark, MarkKind, Outcome
+from demo.marks import Mark, MarkKind
+from demo.outcome import Outcome
 from demo.palette import PARTITIONS, REGIMES, Role
 from demo.rates import SAWTOOTH_SECONDS, ByteSeries
 from demo.script import HEALTHY_LEADERS, VICTIM, Regime

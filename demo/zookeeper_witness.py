@@ -15,7 +15,7 @@ from typing import Any, Self
 from kazoo.client import KazooClient
 
 from demo.board import Board
-from demo.outcome import MarkKind
+from demo.marks import MarkKind
 
 QUOTA_KEY = "producer_byte_rate"
 _START_TIMEOUT_SECONDS = 15
@@ -102,7 +102,7 @@ class ZooKeeperWitness:
             return self._changed.wait_for(condition, timeout_seconds)
 
     def _on_quota(self, data: bytes | None, stat: Any, _event: object) -> None:
-        quota = _quota_of(data)
+        quota = quota_of_znode(data, QUOTA_KEY)
         if stat is None or self.quota() == quota:
             return
         with self._changed:
@@ -129,7 +129,7 @@ class ZooKeeperWitness:
         self._board.show_brokers(frozenset(map(int, ids)))
 
 
-def _quota_of(data: bytes | None) -> int | None:
-    """The user's produce quota in its config znode; None without one."""
-    text = json.loads(data or b"{}").get("config", {}).get(QUOTA_KEY)
+def quota_of_znode(data: bytes | None, key: str) -> int | None:
+    """The quota of that name in a user's config znode; None without one."""
+    text = json.loads(data or b"{}").get("config", {}).get(key)
     return None if text is None else int(float(text))

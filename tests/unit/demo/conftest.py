@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from demo.outcome import Mark, MarkKind, Outcome, PhaseResult, Reaction
+from demo.marks import Mark, MarkKind
+from demo.outcome import Outcome, PhaseResult, Reaction
 from demo.rates import ByteSeries, Sample
 from demo.scale import FULL, Scale, Windows
 from demo.script import HEALTHY_LEADERS, ORPHAN, VICTIM, Phase, Step, played_phases, quota_of

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from demo.board import Board
 from demo.live_view import draw, sparkline
-from demo.outcome import MarkKind
+from demo.marks import MarkKind
 from demo.scale import FULL
 from demo.script import FIXED_KILLED
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from demo.outcome import Mark, MarkKind
+from demo.marks import Mark, MarkKind
 from demo.palette import Role
 from demo.report import report_html
 from demo.scale import QUICK
