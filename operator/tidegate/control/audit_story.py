@@ -33,6 +33,7 @@ from tidegate.control.audit_record import (
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH
 
 _APPLIED, _REFUSED, _UNKNOWN, _WOULD = "applied", "refused", "unknown", "wouldWrite"
+_THROTTLING = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 _NEVER_SENT = frozenset({Reason.NOT_LEADER})
 
 
@@ -144,11 +145,12 @@ class AuditStory:
         )
 
     def _mark_written(self, write: QuotaWrite) -> None:
-        """Its rates that a round moved have an effect from now on; the newest round that moved them is the one that counts."""
+        """Its rates that a round moved have an effect from now on; anything that moves them after it is not this round's alone."""
         for key in ((write.entity, DIRECTION_OF[each]) for each in write.values if each in DIRECTION_OF):
             wanted = self._round_ids.get(key)
             for effect in self._effects:
-                if round_id(effect.record) == wanted:
+                carries_out = round_id(effect.record) == wanted and (write.reason in _THROTTLING or key not in effect.written)
+                if carries_out:
                     effect.written[key] = write
                 else:
                     effect.superseded.add(key)

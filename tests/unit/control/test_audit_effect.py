@@ -6,6 +6,7 @@ import pytest
 
 from controller_logic.decision import Decision
 from controller_logic.readings import ClientRate, Readings
+from controller_logic.reasons import Reason
 from controller_logic.throttle_decision import ThrottleDecision
 from tests.unit.control.trails import ETL, Trail, calm_trail, overload, write_of
 from tests.unit.controller_logic.gates import MB, OUT, want
@@ -61,6 +62,16 @@ def test_an_effect_says_when_a_later_round_changed_the_rate_again(trail: Trail) 
     trail.note(Decision())
     told = [(line["entities"][0]["to"], line["entities"][0]["changedSince"]) for line in trail.shelf.of("effect")]
     assert told == [(25 * MB, True), (12 * MB, False)]
+
+
+def test_a_quota_that_follows_its_leaders_meanwhile_does_not_hide_the_cut(trail: Trail) -> None:
+    throttle = overload(trail)
+    follows = replace(write_of((ETL, OUT), 25 * MB, 50 * MB, Reason.LEADERS_MOVED), predicted_mute_seconds=0.0)
+    trail.note(Decision(writes=(follows,), throttle=throttle), Applied(done=(follows,)), trail.played.given().readings)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    (entity,) = trail.shelf.of("effect")[0]["entities"]
+    assert (entity["to"], entity["predictedMute_s"], entity["changedSince"]) == (25 * MB, 12, True)
 
 
 def test_a_cut_that_was_never_written_has_no_effect(trail: Trail) -> None:
