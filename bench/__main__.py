@@ -21,6 +21,7 @@ from bench.peers import peers
 from bench.reaction import reaction
 from bench.records import Record, Records
 from bench.rest import rest
+from bench.throttle_reaction import at_fifteen_seconds, at_one_second
 from bench.world import world
 from lab.processor_time import ProcessorShare, ProcessorTimes
 from tidegate.collector import tune_collector
@@ -106,6 +107,8 @@ PARTS: Mapping[str, Callable[[], list[Figure]]] = {
     "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
     "change": _changes,
     "rest": _rest,
+    "throttle-reaction-1s": at_one_second,
+    "throttle-reaction-15s": at_fifteen_seconds,
     "peers": lambda: peers(1000, 5),
 }
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from lab.exporter import exporting
 from lab.kafka import KafkaLab
 from lab.kube_api import KubeApi
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.prometheus.exporter import exporting
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -24,6 +24,7 @@ from kazoo.client import KazooClient
 from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 
 from controller_logic.model import Level
+from lab.exporter import exporting
 from lab.kafka import KafkaLab
 from lab.kube_api import KubeApi
 from lab.prometheus import PrometheusLab, ScrapeTarget
@@ -32,7 +33,6 @@ from lab.zookeeper import ZooKeeperLab
 from tests.integration.operator.estate import lay_out
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.tide import CONTRACT, MB, THROTTLED, Tide, Witness
-from tests.integration.prometheus.exporter import exporting
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
 
 pytestmark = [pytest.mark.integration, pytest.mark.brokers, pytest.mark.timeout(400)]

@@ -16,13 +16,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from controller_logic.model import Level
+from lab.exporter import exporting
 from lab.kafka import KafkaLab
 from lab.kube_api import KubeApi
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.tide import CONTRACT, MB, Tide, Witness
-from tests.integration.prometheus.exporter import exporting
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 
 from controller_logic.readings import Readings
+from lab.exporter import Exporter, exporting
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
 from tests.integration.prometheus.estate import broker_page, node_page, twin_page
-from tests.integration.prometheus.exporter import Exporter, exporting
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer, Queries
 

@@ -8,9 +8,9 @@ import pytest
 
 from controller_logic.readings import Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
+from lab.exporter import Exporter
 from tests.integration.prometheus.conftest import BROKERS, Read, egress
 from tests.integration.prometheus.estate import EGRESS_STEP, SECOND_CARD_STEP
-from tests.integration.prometheus.exporter import Exporter
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, Preset
 
 pytestmark = pytest.mark.integration

@@ -1,4 +1,4 @@
-"""An exporter whose metrics a test makes up anew for every scrape, so that counters grow, fall and vanish as the test wants."""
+"""An exporter whose metrics its maker makes up anew for every scrape, so that counters grow, fall and vanish as a test wants."""
 
 from __future__ import annotations
 

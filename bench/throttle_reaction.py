@@ -1,0 +1,124 @@
+"""How long from a card that goes over its limit to the first throttle in ZooKeeper, at two scrape intervals.
+
+The cards and the clients' rates are made up (exporters that Prometheus scrapes), so that the load rises at a known moment, at a random one of the
+scrape; the rest is real. The start is that moment, the end the modification time of the first znode that is lowered.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from random import Random
+
+from bench.figure import Figure, percentile
+from bench.world import NAMESPACE, POLICY, TOPIC, World, policy, world
+from lab.exporter import exporting
+from lab.prometheus import PrometheusLab, ScrapeTarget
+from lab.waiting import wait_until
+
+_MB = 1_000_000
+_LIMIT, _CALM, _OVER = 50 * _MB, 20 * _MB, 54 * _MB  # over by less than a tenth: two samples of three have to agree
+_CONTRACT, _FLOOR, _SENT = 60 * _MB, 5 * _MB, 12 * _MB
+_USERS = 4
+_TIMEOUT_SECONDS = 240
+_PROMETHEUS_AND_BROKER = 1
+
+
+class _Card:
+    """One broker's card and clients; `rate` is what it carries, in bytes/s."""
+
+    def __init__(self) -> None:
+        self.rate = float(_CALM)
+        self._bytes, self._at = 0.0, time.monotonic()
+
+    def set(self, rate: float) -> None:
+        self._count()
+        self.rate = rate
+
+    def page(self, _: int) -> str:
+        """What the broker's exporters show at a scrape."""
+        self._count()
+        clients = "".join(_client(user) for user in range(_USERS))
+        return f'node_network_transmit_bytes_total{{device="eth0"}} {self._bytes}\n{clients}'
+
+    def _count(self) -> None:
+        now = time.monotonic()
+        self._bytes += self.rate * (now - self._at)
+        self._at = now
+
+
+def _client(user: int) -> str:
+    labels = f'resource="Fetch",user="tide-{user}"'
+    return f"kafka_quota_byte_rate{{{labels}}} {_SENT}\nkafka_quota_throttle_time{{{labels}}} 0\n"
+
+
+def throttle_reaction(scrape_seconds: int, runs: int, bound_seconds: float) -> list[Figure]:
+    """P50 and P95 of `runs`, in seconds."""
+    card, chance = _Card(), Random(7)
+    with world(brokers=1) as on, ExitStack() as stack:
+        exporter = stack.enter_context(exporting(card.page))
+        targets = [ScrapeTarget("node", exporter.address, _PROMETHEUS_AND_BROKER)]
+        prometheus = stack.enter_context(PrometheusLab(targets, scrape_interval_seconds=scrape_seconds))
+        _declare(on, prometheus, scrape_seconds)
+        _wait(on, lambda: _is_fresh(on) and _all_at_contract(on), "contracts, and a load that is known")
+        taken = []
+        for _ in range(runs):
+            time.sleep(chance.uniform(0, scrape_seconds))
+            taken.append(_once(on, card))
+    what = f"card over its limit by 8 % to first throttle committed, scrape {scrape_seconds} s"
+    return [
+        Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
+        Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", bound_seconds),
+    ]
+
+
+def _once(on: World, card: _Card) -> float:
+    card.set(_OVER)
+    began = time.time()
+    _wait(on, lambda: not _all_at_contract(on), "the first throttle")
+    committed = min(stat.last_modified for user in range(_USERS) if (stat := on.zookeeper.exists(_znode(user))).last_modified > began)
+    card.set(_CALM)
+    _wait(on, lambda: _all_at_contract(on), "contracts again")
+    return float(committed - began)
+
+
+def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
+    declared = policy(on.kafka)
+    declared["spec"] |= {
+        "metrics": {
+            "prometheus": {"url": prometheus.url},
+            "scrapeIntervalSeconds": scrape_seconds,
+            "staleAfterSeconds": 3 * scrape_seconds,
+        },
+        "brokers": {"egressLimit": _LIMIT},
+        "escalation": {"holdSeconds": 5},
+        "writeBudget": {"notificationsPerQuarterHour": 10_000},
+    }
+    on.create("brokerbandwidthpolicies", declared)
+    contract, throttled = ({"perBroker": {"fetch": rate}} for rate in (_CONTRACT, _FLOOR))
+    members = [{"name": f"tide-{user}", "user": f"tide-{user}", "topics": [TOPIC], "contract": contract} for user in range(_USERS)]
+    spec = {"policyRef": {"name": POLICY}, "level": "L3", "throttled": throttled, "members": members}
+    metadata = {"name": "tide", "namespace": NAMESPACE}
+    on.create("businesstiers", {"apiVersion": "tidegate.io/v1alpha1", "kind": "BusinessTier", "metadata": metadata, "spec": spec})
+
+
+def _all_at_contract(on: World) -> bool:
+    wanted = f'"consumer_byte_rate":"{_CONTRACT}"'.encode()
+    return all(on.zookeeper.exists(_znode(user)) and wanted in on.zookeeper.get(_znode(user))[0] for user in range(_USERS))
+
+
+def _is_fresh(on: World) -> bool:
+    conditions = (on.read("brokerbandwidthpolicies", POLICY).get("status") or {}).get("conditions") or ()
+    return any(entry["type"] == "MetricsFresh" and entry["status"] == "True" for entry in conditions)
+
+
+def _znode(user: int) -> str:
+    return f"/config/users/tide-{user}"
+
+
+def _wait(on: World, condition: Callable[[], object], what: str) -> None:
+    wait_until(condition, what, timeout_seconds=_TIMEOUT_SECONDS, processes=[on.operator], poll_seconds=0.05)
+
+
+at_one_second = partial(throttle_reaction, 1, 10, 12.0)
+at_fifteen_seconds = partial(throttle_reaction, 15, 10, 30.0)
