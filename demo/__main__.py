@@ -1,7 +1,7 @@
 """`python -m demo`: sets everything up, plays the three experiments, writes the report, takes everything away again.
 
 Environment: DEMO=quick for the short one. Exit codes: 0 every bound kept, 1 a bound missed or a part failed, 2 an unknown DEMO,
-130 interrupted. Outputs: out/demo/report.html, summary.json, operator.log.
+130 interrupted. Outputs: out/demo/report.html, summary.json, operator.log, audit.jsonl (see `tidegate audit`).
 """
 
 import json
@@ -17,7 +17,7 @@ from rich.console import Console
 from bench.machine import describe_machine
 from demo.board import Board
 from demo.declared import NAMESPACE
-from demo.estate import Estate, SetupLog, describe, estate
+from demo.estate import AUDIT_TRAIL, OPERATOR_LOG, Estate, SetupLog, describe, estate
 from demo.interruption import Interruption
 from demo.kubernetes_events import KubernetesEvents
 from demo.live_view import live_view
@@ -72,7 +72,7 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
     machine = describe_machine()
     log = SetupLog(lambda line: console.print(line, highlight=False))
     console.print("Setting up a whole estate on this machine, its parts side by side:")
-    with estate(log, OUTPUT / "operator.log", interruption=interruption) as parts:
+    with estate(log, OUTPUT, interruption=interruption) as parts:
         scale = _tried_scale(parts, log) if length.tries_machine else QUICK_SCALE
         console.print(f"Contract per partition: {scale.reason}.\n", highlight=False)
         first = _failover(console, parts, scale=scale, windows=length.windows, interruption=interruption)
@@ -107,7 +107,7 @@ def _console() -> Console:
 def _clear_outputs() -> None:
     """What an earlier run left must not be taken for the result of one that failed."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    for name in ("report.html", "summary.json", "operator.log"):
+    for name in ("report.html", "summary.json", OPERATOR_LOG, AUDIT_TRAIL):
         (OUTPUT / name).unlink(missing_ok=True)
 
 

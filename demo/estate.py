@@ -30,6 +30,8 @@ from lab.process import Process
 from lab.prometheus import PrometheusLab, monitoring
 
 CRDS = Path(__file__).parent.parent / "crds"
+OPERATOR_LOG = "operator.log"
+AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
 _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
 T = TypeVar("T")
@@ -62,8 +64,11 @@ class SetupLog:
 
 
 @contextmanager
-def estate(log: SetupLog, operator_log: Path, *, interruption: Interruption) -> Iterator[Estate]:
-    """All parts, running. Raises LabError when the machine lacks something or a part does not start; what was started is stopped then."""
+def estate(log: SetupLog, output: Path, *, interruption: Interruption) -> Iterator[Estate]:
+    """All parts, running; the operator's log and audit trail go to `output`.
+
+    Raises LabError when the machine lacks something or a part does not start; what was started is stopped then.
+    """
     refuse_missing(*_NEEDED)
     # What is not in the cache yet is fetched and built here, one after the other: both want the whole machine.
     with interruption.told():
@@ -71,7 +76,7 @@ def estate(log: SetupLog, operator_log: Path, *, interruption: Interruption) -> 
         log.timed("Kubernetes' binary (built once)", kube_binary)
         log.say("  starting Kafka, Prometheus, the Kubernetes API and the operator ...")
     with ExitStack() as stack, interruption.told():
-        kubernetes = stack.enter_context(Beside(_kubernetes(log, operator_log)))
+        kubernetes = stack.enter_context(Beside(_kubernetes(log, output)))
         brokers = KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER, *USERS))
         kafka = _open(stack, log, "ZooKeeper and three brokers", brokers)
         prometheus = stack.enter_context(Beside(monitoring(kafka)))
@@ -81,11 +86,11 @@ def estate(log: SetupLog, operator_log: Path, *, interruption: Interruption) -> 
 
 
 @contextmanager
-def _kubernetes(log: SetupLog, operator_log: Path) -> Iterator[tuple[KubeApi, Process]]:
+def _kubernetes(log: SetupLog, output: Path) -> Iterator[tuple[KubeApi, Process]]:
     with ExitStack() as stack:
         kube = _open(stack, log, "Kubernetes API", KubeApi())
         log.timed("custom resource definitions", lambda: _install(kube))
-        yield kube, stack.enter_context(_start_operator(kube, operator_log))
+        yield kube, stack.enter_context(_start_operator(kube, output))
 
 
 def describe(parts: Estate) -> dict[str, str]:
@@ -106,7 +111,8 @@ def _install(kube: KubeApi) -> None:
     kube.kubectl("create", "namespace", NAMESPACE)
 
 
-def _start_operator(kube: KubeApi, log_path: Path) -> Process:
+def _start_operator(kube: KubeApi, output: Path) -> Process:
     ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
-    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports]
-    return process.start("operator", argv, log_path=log_path)
+    audit = ["--audit-file", str(output / AUDIT_TRAIL)]
+    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports, *audit]
+    return process.start("operator", argv, log_path=output / OPERATOR_LOG)

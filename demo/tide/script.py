@@ -31,7 +31,7 @@ class Business:
 
 
 BUSINESSES = (
-    Business("L0", "checkout", 25_000_000, None),
+    Business("L0", "checkout", 33_000_000, None),
     Business("L1", "orders", 25_000_000, 10_000_000),
     Business("L2", "search", 25_000_000, 5_000_000),
     Business("L3", "reports", 25_000_000, 1_000_000),
