@@ -121,7 +121,9 @@ class Bucket:
         change, in_force = self.rate.last_change, self.rate.in_force
         if change is None or in_force is None or not self.was_changed_within(seconds, now_seconds):
             return False
-        return change.previous is None or change.previous > in_force
+        if change.previous is None:  # its first quota lowered it only if it presses
+            return any(_is_limited(flow, self.cap) for flow in self.flows.values())
+        return change.previous > in_force
 
     def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
         """How long it still has to stay where the last lowering left it; 0 = it may go lower now."""

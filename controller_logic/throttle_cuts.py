@@ -1,7 +1,7 @@
 """The cuts of one round: which tier is asked on which broker, and how far each entity goes now on its way to its target.
 
-L3 first; the next tier only for what the lower ones cannot give even where they should end; L1 not while the lower tiers on their way down
-have more to give than it; L0 never. Every step passes the mute guard. When a round may be made is decided in `escalation.py`.
+L3 first; the next tier only for what the lower ones cannot give even where they should end; L1 is spared while the lower tiers are on their
+way down, see `_spares_l1`; L0 never. Every step passes the mute guard. When a round may be made is decided in `escalation.py`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from controller_logic.model import Level
 from controller_logic.scene import CUT_ORDER, Scene
 from controller_logic.throttle_decision import LimitedBy, StepKind, ThrottleStep
 from controller_logic.throttle_input import Draining, RateKey
-from controller_logic.throttle_settings import MATTERS, WORTH_CUTTING
+from controller_logic.throttle_settings import MATTERS, SEVERE, WORTH_CUTTING
 from controller_logic.throttle_targets import blind_targets, targets_of
 
 
@@ -80,10 +80,15 @@ class _Planner:
             return False
         if not self._scene.matters(broker, self._scene.can_give(broker, (level,)), MATTERS):
             return False
-        if level is Level.L1 and self._coming.get(broker, 0.0) > self._left[broker]:
+        if level is Level.L1 and self._spares_l1(broker):
             self._waited.add(broker)
             return False
         return True
+
+    def _spares_l1(self, broker: int) -> bool:
+        """While the lower tiers have more to give than L1 would; and as long as they give anything, where the overload is not severe."""
+        severe = self._scene.cards[broker].above(SEVERE) > 0
+        return self._coming.get(broker, 0.0) > (self._left[broker] if severe else 0.0)
 
     def _give(self, bucket: Bucket, target: float, asked: frozenset[int]) -> None:
         """Count what the bucket gives in the end, and step if that is worth a write now."""

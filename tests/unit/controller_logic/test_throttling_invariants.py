@@ -78,7 +78,7 @@ class Watcher(LoadedWorld):
         after = in_force(self)
         assert after[Level.L0] in (None, CONTRACT)
         for write in decision.writes:
-            if write.reason not in BY_LOAD:
+            if write.reason not in BY_LOAD or not write.values:  # what only the ledger learns moves no quota
                 continue
             level = next(level for level, user in USERS.items() if user == write.entity)
             stood, stands = before[level], after[level]
