@@ -1,7 +1,7 @@
 """How long from a card that goes over its limit to the first throttle in ZooKeeper, at two scrape intervals.
 
-The cards and the clients' rates are made up (exporters that Prometheus scrapes), so that the load rises at a known moment, at a random one of the
-scrape; the rest is real. The start is that moment, the end the modification time of the first znode that is lowered.
+The cards and the clients' rates are made up (exporters that Prometheus scrapes), so that the load rises at a known moment, anywhere
+between two scrapes; the rest is real. The start is that moment, the end the modification time of the first znode that is lowered.
 """
 
 import time
@@ -17,8 +17,8 @@ from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
 
 _MB = 1_000_000
-_LIMIT, _CALM, _OVER = 50 * _MB, 20 * _MB, 54 * _MB  # over by less than a tenth: two samples of three have to agree
-_CONTRACT, _FLOOR, _SENT = 60 * _MB, 5 * _MB, 12 * _MB
+_LIMIT, _CALM, _OVER = 50 * _MB, 40 * _MB, 54 * _MB  # over by less than a tenth: two samples of three have to agree
+_CONTRACT, _FLOOR, _SENT = 60 * _MB, 1 * _MB, 8 * _MB
 _USERS = 4
 _TIMEOUT_SECONDS = 240
 _PROMETHEUS_AND_BROKER = 1
@@ -91,7 +91,7 @@ def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
             "staleAfterSeconds": 3 * scrape_seconds,
         },
         "brokers": {"egressLimit": _LIMIT},
-        "escalation": {"holdSeconds": 5},
+        "escalation": {"holdSeconds": 31},  # longer than from one cut to the next, as always but in tests
         "writeBudget": {"notificationsPerQuarterHour": 10_000},
     }
     on.create("brokerbandwidthpolicies", declared)

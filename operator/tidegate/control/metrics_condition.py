@@ -41,7 +41,9 @@ def _not_fresh(problems: list[ReadingProblem], unknown: list[Card]) -> Verdict:
     brokers = ", ".join(str(broker) for broker in sorted({card.broker for card in unknown}))
     if problems:
         return Verdict(_TYPE, Truth.FALSE, problems[0].reason, _told(f"Not known of broker {brokers}.", problems))
-    return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"Not known of broker {brokers}: its card tells nothing usable")
+    lie = any(card.lies for card in unknown)
+    why = "its card says less than half of what Kafka moves for clients there" if lie else "its card tells nothing usable"
+    return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"Not known of broker {brokers}: {why}")
 
 
 def _told(beginning: str, problems: list[ReadingProblem]) -> str:
