@@ -21,6 +21,7 @@ _LIMIT, _CALM, _OVER = 50 * _MB, 40 * _MB, 54 * _MB  # over by less than a tenth
 _CONTRACT, _FLOOR, _SENT = 60 * _MB, 1 * _MB, 8 * _MB
 _USERS = 4
 _TIMEOUT_SECONDS = 240
+_APART_SECONDS = 20  # an episode soon after another is met with more patience
 _PROMETHEUS_AND_BROKER = 1
 
 
@@ -63,7 +64,7 @@ def throttle_reaction(scrape_seconds: int, runs: int, bound_seconds: float) -> l
         _wait(on, lambda: _is_fresh(on) and _all_at_contract(on), "contracts, and a load that is known")
         taken = []
         for _ in range(runs):
-            time.sleep(chance.uniform(0, scrape_seconds))
+            time.sleep(_APART_SECONDS + chance.uniform(0, scrape_seconds))
             taken.append(_once(on, card))
     what = f"card over its limit by 8 % to first throttle committed, scrape {scrape_seconds} s"
     return [
@@ -84,6 +85,7 @@ def _once(on: World, card: _Card) -> float:
 
 def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
     declared = policy(on.kafka)
+    declared["spec"]["kafka"]["quotaWindow"] = {"samples": 2}  # the reaction does not depend on it, the way back does
     declared["spec"] |= {
         "metrics": {
             "prometheus": {"url": prometheus.url},
@@ -91,7 +93,7 @@ def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
             "staleAfterSeconds": 3 * scrape_seconds,
         },
         "brokers": {"egressLimit": _LIMIT},
-        "escalation": {"holdSeconds": 31},  # longer than from one cut to the next, as always but in tests
+        "escalation": {"holdSeconds": 7},  # longer than from one cut to the next, as always but in tests
         "writeBudget": {"notificationsPerQuarterHour": 10_000},
     }
     on.create("brokerbandwidthpolicies", declared)

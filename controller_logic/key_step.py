@@ -169,7 +169,8 @@ def is_recorded(entry: LedgerEntry, target: Target) -> bool:
 
 def _already_there(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
     entry, throttle = standing.entry, target.throttle
-    if entry is not None and not standing.disturbed and is_recorded(entry, target):
+    waits = throttle is not None and standing.disturbed  # another writer's value, until it is safe to put ours back
+    if entry is not None and (waits or not standing.disturbed) and is_recorded(entry, target):
         return _kept(standing, Reason.IN_SYNC)
     reason = Reason.CONTRACT if throttle is None else Reason.THROTTLED
     recorded = _entry(standing, standing.seen, rules=rules, reason=reason, basis=target.basis)

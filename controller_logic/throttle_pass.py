@@ -14,7 +14,7 @@ from controller_logic.promise import Throttled
 from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle import throttle
-from controller_logic.throttle_decision import ThrottleDecision, ThrottleStep
+from controller_logic.throttle_decision import StepKind, ThrottleDecision, ThrottleStep
 from controller_logic.throttle_input import RateKey, ThrottleInput, ThrottleMemory
 from controller_logic.throttle_rates import KEY_OF, ManagedRates
 from controller_logic.throttle_settings import ThrottleSettings
@@ -103,6 +103,9 @@ def _in_force(step: ThrottleStep) -> int:
 
 def _because(step: ThrottleStep) -> Reason | None:
     """Why the value changes: by a decision on load, or None = the same share of the contract on other leaders or after another writer."""
+    held = step.bucket.held
+    if step.kind is StepKind.HOLD and held is not None and held.applied:
+        return None
     recorded = step.bucket.rate.recorded_fraction
     before = 1.0 if recorded is None else recorded
     if abs(step.fraction - before) <= _SAME:
