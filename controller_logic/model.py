@@ -16,6 +16,14 @@ from controller_logic.broker_limit import BrokerLimits
 from controller_logic.entity import Default as Default
 from controller_logic.entity import Entity as Entity
 from controller_logic.entity import EntityPart as EntityPart
+from controller_logic.names import BYTE_RATE_KEYS as BYTE_RATE_KEYS
+from controller_logic.names import DeletionPolicy as DeletionPolicy
+from controller_logic.names import Level as Level
+from controller_logic.names import Mode as Mode
+from controller_logic.names import QuotaKey as QuotaKey
+from controller_logic.names import RateForm as RateForm
+from controller_logic.names import ScalingMethod as ScalingMethod
+from controller_logic.names import Speed as Speed
 from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
 from controller_logic.value import value
@@ -26,64 +34,6 @@ if TYPE_CHECKING:
 MAX_BYTE_RATE = 2**53 - 1
 STALE_AFTER_SECONDS = 45.0  # three scrapes of the usual 15 s
 MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.6)
-
-
-# --- names -----------------------------------------------------------------------------------------------------------
-
-
-class QuotaKey(StrEnum):
-    """The four client quota keys by Kafka's own names; byte rates are per broker."""
-
-    __hash__ = str.__hash__  # an enum's own is a Python call, and these are looked up a hundred thousand times in a pass
-
-    PRODUCER_BYTE_RATE = "producer_byte_rate"
-    CONSUMER_BYTE_RATE = "consumer_byte_rate"
-    REQUEST_PERCENTAGE = "request_percentage"
-    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-
-
-BYTE_RATE_KEYS = frozenset({QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE})
-
-
-class Level(StrEnum):
-    """How important a tier is; L0 is never throttled below its contract."""
-
-    L0 = "L0"
-    L1 = "L1"
-    L2 = "L2"
-    L3 = "L3"
-
-
-class Mode(StrEnum):
-    OBSERVE = "Observe"
-    ENFORCE = "Enforce"
-
-
-class DeletionPolicy(StrEnum):
-    RESTORE = "Restore"
-    KEEP = "Keep"
-
-
-class ScalingMethod(StrEnum):
-    MAX = "Max"
-    MEAN = "Mean"
-    MIN = "Min"
-    ADAPTIVE = "Adaptive"
-
-
-class Speed(StrEnum):
-    """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where that is safe."""
-
-    LADDER = "Ladder"
-    DRAIN = "Drain"
-
-
-class RateForm(StrEnum):
-    """In which form a rate is promised."""
-
-    PER_PARTITION = "perPartition"
-    PER_BROKER = "perBroker"
-    TOTAL = "total"
 
 
 # --- what is declared ------------------------------------------------------------------------------------------------
