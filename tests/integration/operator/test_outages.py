@@ -10,34 +10,24 @@ import json
 import os
 import signal
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
-from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, CoreV1Api
 
 from controller_logic.model import Level
-from lab.exporter import exporting
 from lab.kafka import KafkaLab
 from lab.kube_api import KubeApi
-from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
-from lab.zookeeper import ZooKeeperLab
-from tests.integration.operator.estate import lay_out
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.tide import CONTRACT, MB, THROTTLED, Tide, Witness
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
+from tests.integration.operator.tide import CONTRACT, MB, THROTTLED
+from tests.integration.operator.tide_stage import HIGH, LOW, Stage, set_up
 
 pytestmark = [pytest.mark.integration, pytest.mark.brokers, pytest.mark.timeout(400)]
 
-LOW, HIGH = 50 * MB, 1000 * MB
 SPELL_SECONDS = 8  # longer than from one step to the next
 Quotas = dict[Level, int | None]
 
@@ -63,124 +53,17 @@ class Episode:
     events: str = ""
 
 
-@dataclass
-class Stage:
-    """Everything real that the episode is played on."""
-
-    crds: KubeApi
-    api_client: ApiClient
-    kafka: KafkaLab
-    zookeeper: ZooKeeperLab
-    prometheus: PrometheusLab
-    tide: Tide
-    witness: Witness
-    namespace: str
-    directory: Path
-    operators: ExitStack
-    operator: OperatorProcess | None = None
-
-    @property
-    def _objects(self) -> CustomObjectsApi:
-        return CustomObjectsApi(self.api_client)
-
-    def _place(self, kind: ResourceKind) -> tuple[str, str, str, str]:
-        return kind.group, kind.version, self.namespace, kind.plural
-
-    def create(self, kind: ResourceKind, name: str, spec: dict[str, Any]) -> None:
-        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
-        self._objects.create_namespaced_custom_object(*self._place(kind), body)
-
-    def limit(self, bytes_per_second: int) -> None:
-        body = {"spec": {"brokers": {"egressLimit": bytes_per_second}}}
-        self._objects.patch_namespaced_custom_object(*self._place(BROKER_BANDWIDTH_POLICIES), "orders", body)
-
-    def delete_tier(self, level: Level) -> None:
-        self._objects.delete_namespaced_custom_object(*self._place(BUSINESS_TIERS), level.value.lower())
-
-    def status(self) -> dict[str, Any]:
-        found = self._objects.get_namespaced_custom_object(*self._place(BROKER_BANDWIDTH_POLICIES), "orders")
-        return dict(found.get("status") or {})
-
-    def conditions(self) -> dict[str, dict[str, str]]:
-        return {entry["type"]: entry for entry in self.status().get("conditions") or ()}
-
-    def start_operator(self, name: str) -> None:
-        self.operator = self.operators.enter_context(OperatorProcess(self.crds, self.namespace, self.directory, name=name))
-
-    def comes(self, level: Level, rate: int | None, *, timeout_seconds: float = 90) -> None:
-        what = f"{level.value} at {rate} B/s"
-        wait_until(lambda: self.witness.now().get(level) == rate, what, timeout_seconds=timeout_seconds, poll_seconds=0.1)
-
-    def moves(self, level: Level) -> None:
-        """Return once the quota of this level changes."""
-        stood = self.witness.now()[level]
-        wait_until(lambda: self.witness.now()[level] != stood, f"a step of {level.value}", timeout_seconds=60, poll_seconds=0.05)
-
-    def says(self, condition: str, status: str) -> None:
-        told = lambda: self.conditions().get(condition, {}).get("status") == status  # noqa: E731
-        wait_until(told, f"{condition}={status}", timeout_seconds=60, poll_seconds=0.3)
-
-    def for_seconds(self, seconds: float) -> None:
-        """Two steps' time, in which something would have happened."""
-        until = time.monotonic() + seconds
-        wait_until(lambda: time.monotonic() >= until, "time to go by", timeout_seconds=seconds + 5)
-
-    @contextmanager
-    def spell(self, episode: Episode, name: str) -> Iterator[None]:
-        since, before = time.monotonic(), self.witness.now()
-        yield
-        episode.spells[name] = Spell(before, self.witness.now(), self.witness.values(Level.L3, since=since), self.conditions())
-
-
 @pytest.fixture(scope="module")
 def stage(crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    name = f"tide-{uuid.uuid4().hex[:8]}"
-    kafka.create_topic(name, assignment=[[2, 1]])
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(ZooKeeperLab())
-        client = KazooClient(zookeeper.connect, timeout=4.0)
-        client.start()
-        stack.callback(client.close)
-        stack.callback(client.stop)
-        lay_out(client, kafka.cluster_id)
-        tide = Tide(client, {level: f"{name}-{level.value.lower()}" for level in Level})
-        targets = [
-            ScrapeTarget("node", stack.enter_context(exporting(partial(_page, tide, broker))).address, broker) for broker in (1, 2, 3)
-        ]
-        prometheus = stack.enter_context(PrometheusLab(targets))
-        CoreV1Api(api_client).create_namespace({"metadata": {"name": name}})
-        operators = stack.enter_context(ExitStack())
-        witness = stack.enter_context(Witness(tide))
-        directory = tmp_path_factory.mktemp("outages")
-        stage = Stage(crds, api_client, kafka, zookeeper, prometheus, tide, witness, name, directory, operators)
-        _declare(stage)
+    with set_up(crds, api_client, kafka, tmp_path_factory.mktemp("outages")) as stage:
         yield stage
 
 
-def _page(tide: Tide, broker: int, _: int) -> str:
-    return tide.page(broker)
-
-
-def _declare(stage: Stage) -> None:
-    kafka = {
-        "bootstrapServers": stage.kafka.bootstrap_servers,
-        "quotaStore": "ZooKeeper",
-        "zookeeper": {"connect": stage.zookeeper.connect},
-        "quotaWindow": {"samples": 2},
-    }
-    spec = {
-        "mode": "Enforce",
-        "kafka": kafka,
-        "metrics": {"prometheus": {"url": stage.prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
-        "brokers": {"egressLimit": HIGH},
-        "escalation": {"holdSeconds": 5, "maxMuteSeconds": 3},
-    }
-    stage.create(BROKER_BANDWIDTH_POLICIES, "orders", spec)
-    for level, user in stage.tide.users.items():
-        member = {"name": user, "user": user, "topics": [stage.namespace], "contract": {"perBroker": {"fetch": CONTRACT}}}
-        throttled = {"throttled": {"perBroker": {"fetch": THROTTLED[level]}}} if level in THROTTLED else {}
-        spec = {"policyRef": {"name": "orders"}, "level": level.value, "members": [member], **throttled}
-        stage.create(BUSINESS_TIERS, level.value.lower(), spec)
+@contextmanager
+def spell(stage: Stage, episode: Episode, name: str) -> Iterator[None]:
+    since, before = time.monotonic(), stage.witness.now()
+    yield
+    episode.spells[name] = Spell(before, stage.witness.now(), stage.witness.values(Level.L3, since=since), stage.conditions())
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +78,7 @@ def episode(stage: Stage) -> Episode:
     stage.limit(LOW)
     stage.moves(Level.L3)
 
-    with stage.spell(episode, "operator killed"):
+    with spell(stage, episode, "operator killed"):
         assert stage.operator is not None
         stage.operator.kill()
         stage.start_operator("second")
@@ -203,14 +86,14 @@ def episode(stage: Stage) -> Episode:
     stage.moves(Level.L3)
     os.kill(stage.prometheus.process.pid, signal.SIGSTOP)
     stage.says("MetricsFresh", "False")
-    with stage.spell(episode, "prometheus away"):
+    with spell(stage, episode, "prometheus away"):
         stage.for_seconds(SPELL_SECONDS)
     os.kill(stage.prometheus.process.pid, signal.SIGCONT)
     tide.other = 40 * MB  # so that every tier has to give all it can
     stage.moves(Level.L3)
     os.kill(stage.zookeeper.process.pid, signal.SIGSTOP)
     stage.says("ClusterReachable", "False")
-    with stage.spell(episode, "zookeeper away"):
+    with spell(stage, episode, "zookeeper away"):
         stage.for_seconds(1)
     os.kill(stage.zookeeper.process.pid, signal.SIGCONT)
     for level, rate in THROTTLED.items():
@@ -219,23 +102,23 @@ def episode(stage: Stage) -> Episode:
     wait_until(told, "the status to say that it is not enough", timeout_seconds=30)
     episode.throttled_status = stage.status()
 
-    with stage.spell(episode, "stale"):
+    with spell(stage, episode, "stale"):
         tide.silent |= {1, 2, 3}
         tide.wanted, tide.other = float(MB), 0.0  # the load is gone, but nobody can see it
         stage.says("MetricsFresh", "False")
         stage.for_seconds(SPELL_SECONDS)
-    with stage.spell(episode, "partial"):
+    with spell(stage, episode, "partial"):
         tide.cardless.add(2)
         tide.silent.clear()
         stage.for_seconds(SPELL_SECONDS)
-    with stage.spell(episode, "lying"):
+    with spell(stage, episode, "lying"):
         tide.wanted, tide.other = 25.0 * MB, 40.0 * MB
         tide.lying.add(2)
         tide.cardless.clear()
         stage.for_seconds(SPELL_SECONDS)
         tide.lying.clear()
         stage.says("MetricsFresh", "True")
-    with stage.spell(episode, "hot broker killed"):
+    with spell(stage, episode, "hot broker killed"):
         stage.kafka.broker(2).kill()
         tide.silent.add(2)
         tide.leader = 1
