@@ -25,8 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, UnicodeDecodeError, ScenarioError) as error:
         print(f"{path}: {error}", file=sys.stderr)
         return 2
-    for line in lines_of(scenario):
-        print(line)
+    try:
+        for line in lines_of(scenario):
+            print(line, flush=True)
+    except BrokenPipeError:  # whoever reads has seen enough, as with `| head`
+        sys.stderr.close()  # else the interpreter complains once more when it ends
     return 0
 
 
