@@ -78,9 +78,9 @@ def is_silent_at_end(episode: Episode, level: str) -> bool:
 
 
 def seconds_until_within(episode: Episode) -> float | None:
-    """From the first write until the card's 24-second mean is within the limit + 5 % and stays so for 24 s; None if it never is.
+    """From the first write until the card's 24-second mean is within the limit + 5 % and stays so for 12 s; None if it never is.
 
-    All are silent for a moment after a cut: a mean that dips within the limit and comes out of it again does not count.
+    All are silent for a moment after a cut: a mean that dips within the limit and comes out of it before a sawtooth is over does not count.
     """
     first = first_write(episode)
     if first is None:
@@ -90,8 +90,8 @@ def seconds_until_within(episode: Episode) -> float | None:
     for end in ends:
         mean = episode.card.mean(end - CARD_MEAN_SECONDS, CARD_MEAN_SECONDS)
         within = within + 1 if mean <= LIMIT * (1 + LIMIT_SLACK) else 0
-        if within == CARD_MEAN_SECONDS:
-            return end - CARD_MEAN_SECONDS + 1 - first
+        if within == SAWTOOTH_SECONDS:
+            return end - SAWTOOTH_SECONDS + 1 - first
     return None
 
 

@@ -1,5 +1,6 @@
 """The clients of experiments 2 and 3: one consumer a business, each a user of its own, and what each was sent. Only quotas limit them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
@@ -40,6 +41,13 @@ class Consumers:
             level: ByteSeries(Sample(row.unix_seconds + 1, row.moved_bytes) for row in client.rows())
             for level, client in self._clients.items()
         }
+
+    def together(self) -> ByteSeries:
+        """Everything that arrived at any of them."""
+        arrived: Counter[int] = Counter()
+        for client in self._clients.values():
+            arrived.update({row.unix_seconds + 1: row.moved_bytes for row in client.rows()})
+        return ByteSeries(Sample(at, moved) for at, moved in arrived.items())
 
     def history(self, seconds: int) -> dict[str, tuple[float, ...]]:
         """Level -> the rates of the last whole seconds, newest last."""

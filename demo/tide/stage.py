@@ -9,7 +9,7 @@ from typing import Self
 
 from demo.estate import Estate
 from demo.marks import MarkKind
-from demo.rates import SAWTOOTH_SECONDS
+from demo.rates import SAWTOOTH_SECONDS, ByteSeries
 from demo.tide.board import TideBoard
 from demo.tide.card import recent_card_rate, sent_by_card
 from demo.tide.episode import Episode, TierStep
@@ -111,11 +111,16 @@ class Stage:
             raised_at_seconds=self.times.raised,
             ended_seconds=ended,
             arrived=self._consumers.series(),
-            card=sent_by_card(self.parts.kafka, self.prometheus, start_seconds=self.times.began, end_seconds=ended),
+            card=self._sent(ended),
             quotas=self.witness.steps(),
             tiers=tiers,
             processor=ProcessorShare.between(self._ticks, ProcessorTimes.now()),
         )
+
+    def _sent(self, ended_seconds: float) -> ByteSeries:
+        if self.parts.kafka.network is None:
+            return self._consumers.together()
+        return sent_by_card(self.prometheus, start_seconds=self.times.began, end_seconds=ended_seconds)
 
     def _show_rates(self, running: Consumers, ended: threading.Event) -> None:
         while not ended.wait(1.0):
