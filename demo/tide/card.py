@@ -1,8 +1,7 @@
 """What the broker's network card sent, second by second, as Prometheus scraped it.
 
-Without root no broker has a card of its own. The operator then reads what the broker says it sent (JMX). While readers are throttled
-that is more than arrives (56 against 49 MB/s, measured on Kafka 3.9.2), so the experiment is judged by what its readers got: there are
-no others.
+Without root no broker has a card of its own. The operator then reads what the broker says it sent (JMX); the experiment is judged by what
+its readers got: there are no others.
 """
 
 from demo.brokers_count import growth
