@@ -56,9 +56,14 @@ class Bucket:
         return self.contract if self.held is None else min(self.contract, max(self.floor.value, self.held.of(self.contract)))
 
     def sends(self, broker: int) -> float:
-        """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`."""
+        """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`.
+
+        Kafka's byte rate of a throttled client reads up to a fifth above its quota, and what is not sent cannot be given.
+        """
         flow = self.flows.get(broker)
-        return flow.bytes_per_second if flow is not None else 0.0
+        if flow is None:
+            return 0.0
+        return min(flow.bytes_per_second, float(self.cap)) if self.is_throttled else flow.bytes_per_second
 
     def gives(self, broker: int) -> float:
         """The most that a cut to the floor could take off this broker, in bytes/s; where nothing is measured, by its cap."""

@@ -29,7 +29,8 @@ from tidegate.resources.text import SecretRef
 
 log = structlog.get_logger(__name__)
 
-# Passes are not worth more: cards are judged over several scrapes, and each pass reads every quota.
+# Passes are not worth more: cards are judged over several scrapes, and each pass reads every quota. But a pass that something else
+# wakes finds readings that may still be used, so they are taken twice in the time in which they go stale.
 SHORTEST_INTERVAL_SECONDS = 5.0
 SECRET_AGE_SECONDS = 60.0
 _BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
@@ -116,7 +117,8 @@ class _Round:
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        interval_seconds = max(SHORTEST_INTERVAL_SECONDS, float(self.spec.scrape_interval_seconds_or_default))
+        shortest_seconds = min(SHORTEST_INTERVAL_SECONDS, self.spec.stale_after_seconds_or_default / 2)
+        interval_seconds = max(shortest_seconds, float(self.spec.scrape_interval_seconds_or_default))
         try:
             while not self._ended.is_set():
                 self._around.beat()

@@ -34,8 +34,8 @@ class TierSummary(SchemaModel):
 
     level: TierLevel = Field(description="The level.")
     state: TierState = Field(
-        description="Contract: everybody at their contract. Stepping: on the way down. "
-        "Throttled: at the throttled rate. Relaxing: on the way up."
+        description="Contract: everybody at their contract. Stepping: a contract was lowered and quotas follow in safe steps. "
+        "Throttled: below the contract, because a broker is over its limit. Relaxing: on the way back to the contract."
     )
     since: Timestamp | None = Field(default=None, description="Since when.")
     because: StatusText | None = Field(default=None, description="What caused it, with numbers.")
