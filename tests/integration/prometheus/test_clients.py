@@ -41,7 +41,7 @@ def test_a_rate_has_the_time_of_its_own_sample(read: Read) -> None:
 
 
 def test_a_broker_that_tells_no_client_is_told_where_others_do(read: Read) -> None:
-    assert [problem.broker for problem in read().problems if problem.reason is Reason.METRICS_MISSING] == [3]
+    assert [problem.broker for problem in read().problems if problem.reason is Reason.CLIENTS_NOT_METERED] == [3]
 
 
 @pytest.mark.parametrize("case", ["nan", "infinite", "negative"])
