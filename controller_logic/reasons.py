@@ -109,7 +109,7 @@ class Reason(StrEnum):
     METRICS_QUERY_REFUSED = "MetricsQueryRefused", "Prometheus cannot carry out a query; what it was to tell is not known."
     CLIENTS_NOT_METERED = (
         "ClientsNotMetered",
-        "No broker tells rates of users: nothing is metered where no quota exists, or the exporter lacks the rules.",
+        "A broker, or every one, tells no rates of users: nobody uses it, no quota makes it meter them, or its exporter lacks the rules.",
     )
     METERING_WITHHELD = (
         "MeteringWithheld",
