@@ -16,6 +16,7 @@ from typing import Protocol
 
 import structlog
 
+from controller_logic.next_reading import seconds_until_next_reading
 from controller_logic.readings import ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from tidegate.control.credentials import SecretData
@@ -118,13 +119,13 @@ class _Round:
 
     def _run(self) -> None:
         shortest_seconds = min(SHORTEST_INTERVAL_SECONDS, self.spec.stale_after_seconds_or_default / 2)
-        interval_seconds = max(shortest_seconds, float(self.spec.scrape_interval_seconds_or_default))
         try:
             while not self._ended.is_set():
                 self._around.beat()
-                self.newest = self._read()
+                self.newest = readings = self._read()
                 self._around.wake()
-                self._rest(interval_seconds)
+                now_seconds = self._around.wall()
+                self._rest(seconds_until_next_reading(readings, shortest_seconds=shortest_seconds, now_seconds=now_seconds))
         finally:
             self._source.close()
             self._around.forget()
