@@ -21,7 +21,7 @@ from bench.peers import peers
 from bench.reaction import reaction
 from bench.records import Record, Records
 from bench.rest import rest
-from bench.throttle_reaction import far_over_rarely_read, slightly_over, slightly_over_rarely_read
+from bench.throttle_reaction import far_over_rarely_read, slightly_over
 from bench.world import world
 from lab.processor_time import ProcessorShare, ProcessorTimes
 from tidegate.collector import tune_collector
@@ -109,7 +109,6 @@ PARTS: Mapping[str, Callable[[], list[Figure]]] = {
     "rest": _rest,
     "throttle-reaction-1s": slightly_over,
     "throttle-reaction-15s": far_over_rarely_read,
-    "throttle-reaction-15s-slightly": slightly_over_rarely_read,
     "peers": lambda: peers(1000, 5),
 }
 
