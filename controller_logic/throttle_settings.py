@@ -67,14 +67,15 @@ class ThrottleSettings:
 
     @classmethod
     def of(cls, policy: Policy) -> "ThrottleSettings":
+        """What the policy sets; the floors of clients are not its to set."""
         return cls(
-            policy.window,
-            policy.max_mute_seconds,
-            policy.aim_percent,
-            policy.raise_to_percent,
-            policy.hold_seconds,
-            policy.stale_after_seconds,
-            policy.speed,
+            window=policy.window,
+            max_mute_seconds=policy.max_mute_seconds,
+            aim_percent=policy.aim_percent,
+            raise_to_percent=policy.raise_to_percent,
+            hold_seconds=policy.hold_seconds,
+            stale_after_seconds=policy.stale_after_seconds,
+            speed=policy.speed,
         )
 
     @property
