@@ -1,0 +1,80 @@
+"""What the rows of a run say: how near clients come to their quotas, how the card swings, how long clients are silent. Pure arithmetic."""
+
+from collections.abc import Iterable, Sequence
+from statistics import mean
+
+from bench.figure import Figure
+from bench.quota_window_clients import CLIENTS, Client, Kind
+from bench.quota_window_rows import Phase, Second, of_phase
+from bench.quota_window_run import mute_seconds
+from demo.rates import ByteSeries, Sample, steady_mean
+
+CUTS = (Phase.HALF, Phase.FIFTH)
+
+
+def share_percent(rows: Sequence[Second], client: Client) -> float:
+    """The client's steady mean as a share of its quota, in percent; whole teeth count alike wherever the minute begins."""
+    steady = of_phase(rows, Phase.STEADY)
+    begin = steady[0].second
+    series = ByteSeries([Sample(begin, 0), *(Sample(row.second + 1, row.of(client)) for row in steady)])
+    return 100 * steady_mean(series, begin, len(steady)) / client.quota
+
+
+def peak(carried: Sequence[int]) -> float:
+    """The highest second over the mean second; ValueError without seconds, ZeroDivisionError where nothing was carried."""
+    return max(carried) / mean(carried)
+
+
+def egress_peak(rows: Sequence[Second]) -> float:
+    """How far the highest steady second of the card's egress is above the mean, as a factor."""
+    return peak([row.egress for row in of_phase(rows, Phase.STEADY)])
+
+
+def ingress_peak(rows: Sequence[Second]) -> float:
+    """The same of its ingress."""
+    return peak([row.ingress for row in of_phase(rows, Phase.STEADY)])
+
+
+def silence_seconds(rows: Sequence[Second], client: Client, phase: Phase) -> int:
+    """The longest run of seconds without a byte that reaches into the phase; seconds before the phase count as the client felt them."""
+    longest = run = 0
+    for row in rows:
+        run = 0 if row.of(client) else run + 1
+        if row.phase is phase:
+            longest = max(longest, run)
+    return longest
+
+
+def longest_silence_seconds(rows: Sequence[Second], kinds: Iterable[Kind], phase: Phase) -> int:
+    """The longest of all clients of these kinds."""
+    wanted = set(kinds)
+    return max(silence_seconds(rows, client, phase) for client in CLIENTS if client.kind in wanted)
+
+
+def figures(rows: Sequence[Second]) -> list[Figure]:
+    """Two rows of the benchmarks' page for one run."""
+    samples = rows[0].window
+    shares = {client: share_percent(rows, client) for client in CLIENTS}
+    consumers = [client for client in CLIENTS if client.kind is not Kind.PRODUCER]
+    worst = min(consumers, key=lambda client: shares[client])
+    farthest = max(abs(share - 100) for client, share in shares.items() if client.kind is Kind.PRODUCER)
+    what = f"quota.window.num {samples}"
+    silences = " s, ".join(
+        f"cut to a {phase} {longest_silence_seconds(rows, Kind, phase)} s of {mute_seconds(samples, phase):g}" for phase in CUTS
+    )
+    return [
+        Figure(
+            f"{what}: {worst.kind} of {worst.quota // 1_000_000} MB/s, the one that gets least of its quota",
+            shares[worst],
+            "%",
+            None,
+            f"producers within {farthest:.0f} % of theirs; highest second of the card's egress {egress_peak(rows):.2g} times its mean",
+        ),
+        Figure(
+            f"{what}: longest silence of nine clients whose quotas are cut to a fifth in one moment",
+            longest_silence_seconds(rows, Kind, Phase.FIFTH),
+            "s",
+            None,
+            f"{silences} predicted; without a cut {longest_silence_seconds(rows, Kind, Phase.STEADY)} s",
+        ),
+    ]

@@ -1,0 +1,80 @@
+"""The arithmetic on a run's rows: a tooth more or less at the edge changes no accuracy, a silence counts from where the client felt it."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from bench.quota_window import tables
+from bench.quota_window_clients import CLIENTS, Client, Kind
+from bench.quota_window_figures import egress_peak, figures, longest_silence_seconds, peak, share_percent, silence_seconds
+from bench.quota_window_picture import window_picture
+from bench.quota_window_rows import QUOTA_SHARE, Phase, Second, read_rows, write_rows
+from bench.quota_window_run import mute_seconds, phases
+
+MB = 1_000_000
+CONSUMER = Client(Kind.CONSUMER, 5 * MB)
+
+
+def rows(moved: Callable[[int], int], parts: Iterable[tuple[Phase, int]] = ((Phase.STEADY, 60),)) -> list[Second]:
+    """Every client moves `moved(second)` bytes; the card sends what it receives: that much."""
+    every = [phase for phase, length in parts for _ in range(length)]
+    return [
+        Second(11, second, phase, {client.name: moved(second) for client in CLIENTS}, moved(second), moved(second))
+        for second, phase in enumerate(every)
+    ]
+
+
+@pytest.mark.parametrize("begun", range(12))
+def test_accuracy_does_not_depend_on_where_in_a_tooth_the_minute_begins(begun: int) -> None:
+    teeth = rows(lambda second: 60 * MB if (second + begun) % 12 == 0 else 0)
+    assert share_percent(teeth, CONSUMER) == pytest.approx(100, abs=0.01)
+
+
+def test_the_card_is_judged_by_its_highest_second() -> None:
+    assert peak([1, 1, 4]) == 2
+    assert egress_peak(rows(lambda second: 12 * MB if second % 12 == 0 else 0)) == pytest.approx(12)
+
+
+def test_a_silence_counts_from_where_it_began_and_only_where_it_reaches_into_the_phase() -> None:
+    silent = {0, 1, 2, 3, 8, 9, 10, 11}
+    played = rows(lambda second: 0 if second in silent else MB, [(Phase.STEADY, 10), (Phase.HALF, 10)])
+    assert silence_seconds(played, CONSUMER, Phase.STEADY) == 4
+    assert silence_seconds(played, CONSUMER, Phase.HALF) == 4
+    assert silence_seconds(rows(lambda _: MB, [(Phase.HALF, 5)]), CONSUMER, Phase.HALF) == 0
+
+
+def test_the_longest_silence_is_of_the_clients_that_were_asked_for() -> None:
+    played = rows(lambda _: MB, [(Phase.HALF, 3)])
+    played[1].moved[CONSUMER.name] = 0
+    assert longest_silence_seconds(played, [Kind.CONSUMER], Phase.HALF) == 1
+    assert longest_silence_seconds(played, [Kind.PRODUCER], Phase.HALF) == 0
+
+
+@pytest.mark.parametrize("samples", [2, 3, 4, 5, 11])
+def test_a_run_watches_for_longer_than_the_longest_mute(samples: int) -> None:
+    lengths = dict(phases(samples))
+    assert list(lengths) == list(Phase) == list(QUOTA_SHARE)
+    assert lengths[Phase.STEADY] % (samples + 1) == 0
+    for cut in (Phase.HALF, Phase.FIFTH):
+        assert lengths[cut] > mute_seconds(samples, cut) + samples
+    assert min(lengths[Phase.SETTLE], lengths[Phase.RETURN]) >= 2 * samples
+
+
+def test_a_file_of_rows_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = rows(lambda second: second * MB, phases(2))
+    write_rows(tmp_path / "new" / "rows.csv", written)
+    assert read_rows(tmp_path / "new" / "rows.csv") == written
+
+
+def test_a_run_is_told_in_figures_tables_and_a_picture() -> None:
+    played = rows(lambda second: 60 * MB if second % 12 == 0 else 0, phases(11))
+    accuracy, mutes = tables({11: played}).split("\n\n")
+    assert "| 11 x 1 s | 500 % | 100 % | 50 % |" in accuracy
+    assert accuracy.endswith("| 12 x | 12 x |")
+    assert "| 12 s | 11 s | 11 s | 11 s | 45 s | 11 s | 11 s | 11 s |" in mutes
+    least, silence = figures(played)
+    assert (least.value, silence.value) == (pytest.approx(50, abs=0.1), 11)
+    svg = window_picture({11: played})
+    assert "11 x 1 s" in svg
+    assert (svg.count("<svg"), svg.count("</svg>")) == (1, 1)
