@@ -18,10 +18,15 @@ from bench.metadata_bench import metadata_figures
 from bench.one_change import changes_after_cold, changes_at_rest, changes_in_a_row
 from bench.page import page
 from bench.peers import peers
+from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.reaction import reaction
 from bench.records import Record, Records
 from bench.rest import rest
-from bench.throttle_reaction import far_over_rarely_read, slightly_over
+from bench.throttle_reaction import far_over_rarely_read, short_bursts, slightly_over
+from bench.tide.backlog import backlog
+from bench.tide.episodes import episodes
+from bench.tide.script import Operation
+from bench.tide.thirty import thirty
 from bench.world import world
 from lab.processor_time import ProcessorShare, ProcessorTimes
 from tidegate.collector import tune_collector
@@ -109,6 +114,12 @@ PARTS: Mapping[str, Callable[[], list[Figure]]] = {
     "rest": _rest,
     "throttle-reaction-1s": slightly_over,
     "throttle-reaction-15s": far_over_rarely_read,
+    **QUOTA_WINDOWS,
+    "throttle-short-bursts": short_bursts,
+    "throttle-episodes-consume": lambda: episodes(Operation.CONSUME),
+    "throttle-episodes-produce": lambda: episodes(Operation.PRODUCE),
+    "throttle-thirty": thirty,
+    "throttle-backlog": backlog,
     "peers": lambda: peers(1000, 5),
 }
 

@@ -6,8 +6,8 @@ The start is that moment, the end the modification time of the first znode that 
 """
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
 
@@ -25,6 +25,7 @@ _USERS = 4
 _TIMEOUT_SECONDS = 240
 _APART_SECONDS = 20  # an episode soon after another is met with more patience
 _PROMETHEUS_AND_BROKER = 1
+_BURST_SECONDS, _BURSTS_APART_SECONDS = 0.9, 8.0
 
 
 class _Card:
@@ -57,14 +58,8 @@ def _client(user: int, rate: int) -> str:
 
 def throttle_reaction(scrape_seconds: int, runs: int, over: int, *, bound_seconds: float) -> list[Figure]:
     """P50 and P95 of `runs` in seconds, when the card goes to `over` bytes/s."""
-    card, chance = _Card(), Random(7)
-    with world(brokers=1) as on, ExitStack() as stack:
-        exporter = stack.enter_context(exporting(card.page))
-        targets = [ScrapeTarget("node", exporter.address, _PROMETHEUS_AND_BROKER)]
-        prometheus = stack.enter_context(PrometheusLab(targets, scrape_interval_seconds=scrape_seconds))
-        _declare(on, prometheus, scrape_seconds)
-        _wait(on, lambda: _is_fresh(on) and _all_at_contract(on), "contracts, and a load that is known")
-        taken = []
+    card, chance, taken = _Card(), Random(7), []
+    with _watched(card, scrape_seconds) as on:
         for _ in range(runs):
             time.sleep(_APART_SECONDS + chance.uniform(0, scrape_seconds))
             taken.append(_once(on, card, over))
@@ -73,6 +68,34 @@ def throttle_reaction(scrape_seconds: int, runs: int, over: int, *, bound_second
         Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
         Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", bound_seconds),
     ]
+
+
+def short_bursts(bursts: int = 12) -> list[Figure]:
+    """How many quotas are written because the card was slightly over its limit for less than the two scrapes that have to agree on it."""
+    card, chance = _Card(), Random(7)
+    with _watched(card, 1) as on:
+        began = time.time()
+        for _ in range(bursts):
+            time.sleep(_BURSTS_APART_SECONDS + chance.random())
+            card.set(_SLIGHTLY_OVER)
+            time.sleep(_BURST_SECONDS)
+            card.set(_CALM)
+        time.sleep(_BURSTS_APART_SECONDS)
+        written = sum(on.zookeeper.exists(_znode(user)).last_modified > began for user in range(_USERS))
+    what = f"quotas written after {bursts} bursts of {_BURST_SECONDS:g} s to {100 * _SLIGHTLY_OVER // _LIMIT} % of the limit, scrape 1 s"
+    return [Figure(what, written, "quotas", 0, "two of three samples have to agree")]
+
+
+@contextmanager
+def _watched(card: _Card, scrape_seconds: int) -> Iterator[World]:
+    """One broker whose card and clients are `card`, at their contracts, with a load that is known."""
+    with world(brokers=1) as on, ExitStack() as stack:
+        exporter = stack.enter_context(exporting(card.page))
+        targets = [ScrapeTarget("node", exporter.address, _PROMETHEUS_AND_BROKER)]
+        prometheus = stack.enter_context(PrometheusLab(targets, scrape_interval_seconds=scrape_seconds))
+        _declare(on, prometheus, scrape_seconds)
+        _wait(on, lambda: _is_fresh(on) and _all_at_contract(on), "contracts, and a load that is known")
+        yield on
 
 
 def _once(on: World, card: _Card, over: int) -> float:

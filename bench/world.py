@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,16 +48,19 @@ class World:
 
 
 @contextmanager
-def world(brokers: int = 3) -> Iterator[World]:
-    """Everything running, with an empty namespace, one topic of three partitions, and an operator that manages nothing yet."""
+def world(brokers: int = 3, *, users: Sequence[str] = (), namespaces: bool = False, log: Path | None = None) -> Iterator[World]:
+    """Everything running, with an empty namespace, one topic of three partitions, and an operator that manages nothing yet.
+
+    `users` can log in; with `namespaces` (needs root) every broker has a card of its own; `log` keeps the operator's log.
+    """
     with ExitStack() as stack:
-        kafka = stack.enter_context(KafkaLab(brokers=brokers))
+        kafka = stack.enter_context(KafkaLab(brokers=brokers, users=users, namespaces=namespaces))
         kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]] if brokers == 3 else [[1], [1], [1]])
         kube = stack.enter_context(KubeApi())
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", NAMESPACE)
         _warm_up(kube, kafka)
-        log = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-"))) / "operator.log"
+        log = log or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-"))) / "operator.log"
         ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
         argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports]
         operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))

@@ -1,0 +1,63 @@
+"""What a step of ours costs a client: silences, the way within the limit, rates at rest and the way back, on a real broker.
+
+Produce and consume, one connection and six, the ladder and drain-then-set. Beside L3's clients a small Java producer of the same user
+writes; under produce it shares the throttled quota, under fetch it has another one.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+from bench.figure import Figure
+from bench.tide.episode import play
+from bench.tide.neighbour import neighbour
+from bench.tide.played import Played
+from bench.tide.raw import keep
+from bench.tide.script import Operation, four_businesses
+from bench.tide.stage import TideStage, tide_stage
+
+_SILENCE_SECONDS = {"Ladder": 22.0, "Drain": 20.0}
+_WITHIN_SECONDS = {"Ladder": 100.0, "Drain": 60.0}
+_WORDS = {"Ladder": "ladder", "Drain": "Drain"}
+_FULL_SECONDS = 60.0
+_NEIGHBOUR_SECONDS = 200
+_NEVER = 9999.0
+
+
+def episodes(operation: Operation, connections: tuple[int, ...] = (1, 6)) -> list[Figure]:
+    """The figures of every combination, each played once."""
+    users = [business.user for business in four_businesses(1)]
+    with tide_stage(users, Path(f"out/bench/episodes-{operation.value}.operator.log")) as stage:
+        return [figure for count, speed in product(connections, _WORDS) for figure in _measured(stage, operation, count, speed=speed)]
+
+
+def _measured(stage: TideStage, operation: Operation, connections: int, *, speed: str) -> list[Figure]:
+    businesses = four_businesses(connections)
+    run = f"{operation.value}-{connections}-{_WORDS[speed].lower()}"
+    with neighbour(stage.on.kafka, businesses[-1].user, seconds=_NEIGHBOUR_SECONDS) as small:
+        played = play(stage, businesses, operation, speed=speed, run=run)
+        lost = small.lost()
+    keep(played, f"episode-{run}")
+    what = f"{operation.value}, {connections} connection{'s' if connections > 1 else ''}, {_WORDS[speed]}"
+    figures = list(_figures(played, what, speed))
+    figures.append(Figure(f"{what}: records that L3's small Java producer lost", lost, "records", 0, f"of {small.records}"))
+    for figure in figures:
+        print(figure.row(), flush=True)
+    return figures
+
+
+def _figures(played: Played, what: str, speed: str) -> Iterator[Figure]:
+    each = {level: played.longest_silence(level) for level in ("L3", "L2", "L1", "L0")}
+    note = ", ".join(f"{level} {seconds} s" for level, seconds in each.items())
+    yield Figure(f"{what}: longest silence of any client", max(each.values()), "s", _SILENCE_SECONDS[speed], note)
+    within = played.seconds_until_within()
+    yield Figure(f"{what}: first write until the card is within +5 %", _NEVER if within is None else within, "s", _WITHIN_SECONDS[speed])
+    off = {business.level: played.rest_percent(business) for business in played.businesses if business.throttled is not None}
+    note = ", ".join(f"{level} {percent:+.1f} %" for level, percent in off.items())
+    above, below = max(off.values()), -min(off.values())
+    yield Figure(f"{what}: a tier at rest over 36 s, most above its quota", above, "%", 6.0, note)
+    yield Figure(f"{what}: a tier at rest over 36 s, most below its quota", below, "%", 10.0)
+    free = next(business for business in played.businesses if business.throttled is None)
+    yield Figure(f"{what}: L0 in its worst 36 s, less than it wants by", 100 * (1 - played.lowest_share(free)), "%", 3.0)
+    full = played.seconds_until_full()
+    yield Figure(f"{what}: limit raised to full load", _NEVER if full is None else full, "s", _FULL_SECONDS)
