@@ -100,6 +100,8 @@ class _Planner:
         step = self._step(bucket, goal, asked)
         if step is not None:
             self._steps.append(step)
+        if step is not None and step.draining:
+            return  # its second write comes before the next round does: there is nothing to wait for
         value = bucket.cap if step is None else step.value
         for broker in asked:
             self._coming[broker] = self._coming.get(broker, 0.0) + max(0.0, min(bucket.sends(broker), value) - goal)

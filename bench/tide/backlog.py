@@ -24,7 +24,7 @@ _NEVER = 9999.0
 
 def backlog() -> list[Figure]:
     """How often a tier is lowered again within ten minutes, and how its spells below the contract grow or shrink."""
-    businesses = four_businesses(1)
+    businesses = four_businesses(1, "backlog")
     with tide_stage([business.user for business in businesses], Path("out/bench/backlog.operator.log")) as stage:
         writes, raised, ended = _play(stage, businesses)
     lowered = [business for business in businesses if business.throttled is not None]

@@ -9,13 +9,13 @@ from bench.tide.played import CARD_MEAN_SECONDS, LONG_MEAN_SECONDS, Played
 from bench.tide.script import HIGH_LIMIT, LIMIT, Business, Operation
 from bench.tide.stage import TideStage
 from bench.tide.znodes import Znodes
-from demo.rates import SAWTOOTH_SECONDS
 
 _FREE_SECONDS = 24
 _LONGEST_CUT_SECONDS = 200
 _LONGEST_RETURN_SECONDS = 75
 # No cut follows another sooner than after 30 s: after this long without one the tiers rest.
 _QUIET_SECONDS = 36
+_SETTLE_SECONDS = 24  # the longest mute of a step, and the rest of the tooth that it ends in
 _AT_FLOOR = 1.06
 _FULL_FOR_SECONDS = 14
 _ROWS_LAG_SECONDS = 2
@@ -67,7 +67,7 @@ class _Playing:
 
 
 def play(stage: TideStage, businesses: Sequence[Business], operation: Operation, *, speed: str, run: str, rest_seconds: int = 0) -> Played:
-    """One episode on a fresh policy. The tiers rest for a sawtooth and 36 s, or for `rest_seconds` where that is longer."""
+    """One episode on a fresh policy. The tiers settle and rest for 36 s, or for `rest_seconds` where that is longer."""
     users = [business.user for business in businesses]
     with (
         stage.declared(businesses, operation, speed=speed),
@@ -79,7 +79,7 @@ def play(stage: TideStage, businesses: Sequence[Business], operation: Operation,
         playing.limited = stage.limit(operation, LIMIT)
         stage.wait_until(playing.rests, longest_seconds=_LONGEST_CUT_SECONDS)
         last_write = max((write.at_seconds for write in znodes.writes()), default=playing.limited)
-        rests = float(int(last_write + SAWTOOTH_SECONDS + 1))
+        rests = float(int(last_write) + _SETTLE_SECONDS)
         stage.wait(max(rest_seconds, rests + LONG_MEAN_SECONDS + 1 - time.time()))
         raised = stage.limit(operation, HIGH_LIMIT)
         stage.wait_until(playing.all_back, longest_seconds=_LONGEST_RETURN_SECONDS)

@@ -5,6 +5,7 @@ writes; under produce it shares the throttled quota, under fetch it has another 
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -13,40 +14,59 @@ from bench.tide.episode import play
 from bench.tide.neighbour import neighbour
 from bench.tide.played import Played
 from bench.tide.raw import keep
-from bench.tide.script import Operation, four_businesses
+from bench.tide.script import Business, Operation, four_businesses
 from bench.tide.stage import TideStage, tide_stage
 
 _SILENCE_SECONDS = {"Ladder": 22.0, "Drain": 20.0}
 _WITHIN_SECONDS = {"Ladder": 100.0, "Drain": 60.0}
-_WORDS = {"Ladder": "ladder", "Drain": "Drain"}
 _FULL_SECONDS = 60.0
 _NEIGHBOUR_SECONDS = 200
 _NEVER = 9999.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    operation: Operation
+    connections: int
+    speed: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.operation.value}-{self.connections}-{self.speed.lower()}"
+
+    @property
+    def title(self) -> str:
+        plural = "s" if self.connections > 1 else ""
+        return f"{self.operation.value}, {self.connections} connection{plural}, {self.speed}"
+
+    @property
+    def businesses(self) -> tuple[Business, ...]:
+        return four_businesses(self.connections, self.name)
+
+
 def episodes(operation: Operation, connections: tuple[int, ...] = (1, 6)) -> list[Figure]:
     """The figures of every combination, each played once."""
-    users = [business.user for business in four_businesses(1)]
+    runs = [_Run(operation, count, speed) for count, speed in product(connections, _SILENCE_SECONDS)]
+    users = [business.user for run in runs for business in run.businesses]
     with tide_stage(users, Path(f"out/bench/episodes-{operation.value}.operator.log")) as stage:
-        return [figure for count, speed in product(connections, _WORDS) for figure in _measured(stage, operation, count, speed=speed)]
+        return [figure for run in runs for figure in _measured(stage, run)]
 
 
-def _measured(stage: TideStage, operation: Operation, connections: int, *, speed: str) -> list[Figure]:
-    businesses = four_businesses(connections)
-    run = f"{operation.value}-{connections}-{_WORDS[speed].lower()}"
+def _measured(stage: TideStage, run: _Run) -> list[Figure]:
+    businesses = run.businesses
     with neighbour(stage.on.kafka, businesses[-1].user, seconds=_NEIGHBOUR_SECONDS) as small:
-        played = play(stage, businesses, operation, speed=speed, run=run)
+        played = play(stage, businesses, run.operation, speed=run.speed, run=run.name)
         lost = small.lost()
-    keep(played, f"episode-{run}")
-    what = f"{operation.value}, {connections} connection{'s' if connections > 1 else ''}, {_WORDS[speed]}"
-    figures = list(_figures(played, what, speed))
-    figures.append(Figure(f"{what}: records that L3's small Java producer lost", lost, "records", 0, f"of {small.records}"))
+    keep(played, f"episode-{run.name}")
+    figures = list(_figures(played, run))
+    figures.append(Figure(f"{run.title}: records that L3's small Java producer lost", lost, "records", 0, f"of {small.records}"))
     for figure in figures:
         print(figure.row(), flush=True)
     return figures
 
 
-def _figures(played: Played, what: str, speed: str) -> Iterator[Figure]:
+def _figures(played: Played, run: _Run) -> Iterator[Figure]:
+    what, speed = run.title, run.speed
     each = {level: played.longest_silence(level) for level in ("L3", "L2", "L1", "L0")}
     note = ", ".join(f"{level} {seconds} s" for level, seconds in each.items())
     yield Figure(f"{what}: longest silence of any client", max(each.values()), "s", _SILENCE_SECONDS[speed], note)

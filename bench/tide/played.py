@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.tide.script import LIMIT, Business
 from bench.tide.znodes import QuotaWrite
-from demo.rates import SAWTOOTH_SECONDS, ByteSeries
+from demo.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
 
 # Two sawteeth: shorter means of a card swing with them.
 CARD_MEAN_SECONDS = 24
@@ -56,7 +56,7 @@ class Played:
         """What it moved in the 36 s at rest, against its quota then (or what it wants where that is less), in percent off."""
         quotas = [write.after for write in self.writes if write.user == business.user and write.at_seconds <= self.rests_at_seconds]
         expected = min(rate for rate in (quotas[-1] if quotas else None, business.wanted) if rate is not None)
-        return 100 * (self.businesses[business].mean(self.rests_at_seconds, LONG_MEAN_SECONDS) / expected - 1)
+        return 100 * (steady_mean(self.businesses[business], self.rests_at_seconds, LONG_MEAN_SECONDS) / expected - 1)
 
     def lowest_share(self, business: Business) -> float:
         """The lowest mean of any 36 seconds from the lowered limit to the end, as a share of what the business wants."""

@@ -48,11 +48,14 @@ class Business:
     contract: int = CONTRACT
 
 
-def four_businesses(connections: int) -> tuple[Business, ...]:
-    """One of each level; those that can be throttled have that many connections."""
+def four_businesses(connections: int, run: str) -> tuple[Business, ...]:
+    """One of each level; those that can be throttled have that many connections.
+
+    Every run has users of its own: Kafka tells a client's throttle time for a minute after its last mute.
+    """
     return (
-        Business("L0", "checkout", 16 * MB, None),
-        Business("L1", "orders", 12 * MB, 5 * MB, connections),
-        Business("L2", "search", 12 * MB, 5 * MB // 2, connections),
-        Business("L3", "reports", 12 * MB, 1 * MB, connections),
+        Business("L0", f"checkout-{run}", 16 * MB, None),
+        Business("L1", f"orders-{run}", 12 * MB, 5 * MB, connections),
+        Business("L2", f"search-{run}", 12 * MB, 5 * MB // 2, connections),
+        Business("L3", f"reports-{run}", 12 * MB, 1 * MB, connections),
     )

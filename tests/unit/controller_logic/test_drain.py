@@ -102,3 +102,12 @@ def test_a_lost_memory_leaves_the_ladder() -> None:
         assert not any(step.draining for step in played.run(1).steps.values())
         values.append(played.in_force[first.key])
     assert values[-1] <= first.value / 8
+
+
+@pytest.mark.parametrize(("speed", "cut_at_once"), [(Speed.DRAIN, {"one", "two", "three"}), (Speed.LADDER, {"two", "three"})])
+def test_l1_waits_for_no_tier_that_drains(speed: Speed, cut_at_once: set[str]) -> None:
+    actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("two", "L2", 60, 5), actor("three", "L3", 60, 1))
+    played = estate(*actors, limit_mb=50, speed=speed)
+    played.scrape_seconds = 1.0
+    want(played, zero=33, one=25, two=25, three=25)
+    assert steps_of(played.run(1), StepKind.CUT).keys() == cut_at_once

@@ -20,7 +20,7 @@ def series(rates: list[int], begin: int = 0) -> ByteSeries:
 
 def played(l3: list[int], card: list[int], *, writes: list[QuotaWrite], raised: float = 0.0) -> Played:
     of_l3 = series(l3)
-    return Played(0.0, 0.0, raised or float(len(card)), float(len(l3)), {"L3-reports-0": of_l3}, {L3: of_l3}, series(card), writes)
+    return Played(0.0, 2.0, raised or float(len(card)), float(len(l3)), {"L3-reports-0": of_l3}, {L3: of_l3}, series(card), writes)
 
 
 def lowered(at_seconds: float, after: int) -> QuotaWrite:
