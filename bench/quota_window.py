@@ -40,7 +40,7 @@ def tables(runs: Mapping[int, Sequence[Second]]) -> str:
 
 def _accuracy(rows: Sequence[Second]) -> list[str]:
     shares = [f"{share_percent(rows, client):.0f} %" for client in CLIENTS]
-    return [*shares, f"{egress_peak(rows):.2g} x", f"{ingress_peak(rows):.2g} x"]
+    return [*shares, f"{egress_peak(rows):.1f} x", f"{ingress_peak(rows):.1f} x"]
 
 
 def _silences(samples: int, rows: Sequence[Second]) -> list[str]:

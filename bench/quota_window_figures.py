@@ -53,28 +53,23 @@ def longest_silence_seconds(rows: Sequence[Second], kinds: Iterable[Kind], phase
 
 def figures(rows: Sequence[Second]) -> list[Figure]:
     """Two rows of the benchmarks' page for one run."""
-    samples = rows[0].window
+    return [_accuracy(rows), _silence(rows)]
+
+
+def _accuracy(rows: Sequence[Second]) -> Figure:
     shares = {client: share_percent(rows, client) for client in CLIENTS}
-    consumers = [client for client in CLIENTS if client.kind is not Kind.PRODUCER]
-    worst = min(consumers, key=lambda client: shares[client])
-    farthest = max(abs(share - 100) for client, share in shares.items() if client.kind is Kind.PRODUCER)
-    what = f"quota.window.num {samples}"
-    silences = " s, ".join(
-        f"cut to a {phase} {longest_silence_seconds(rows, Kind, phase)} s of {mute_seconds(samples, phase):g}" for phase in CUTS
-    )
-    return [
-        Figure(
-            f"{what}: {worst.kind} of {worst.quota // 1_000_000} MB/s, the one that gets least of its quota",
-            shares[worst],
-            "%",
-            None,
-            f"producers within {farthest:.0f} % of theirs; highest second of the card's egress {egress_peak(rows):.2g} times its mean",
-        ),
-        Figure(
-            f"{what}: longest silence of nine clients whose quotas are cut to a fifth in one moment",
-            longest_silence_seconds(rows, Kind, Phase.FIFTH),
-            "s",
-            None,
-            f"{silences} predicted; without a cut {longest_silence_seconds(rows, Kind, Phase.STEADY)} s",
-        ),
-    ]
+    farthest = max(abs(shares[client] - 100) for client in CLIENTS if client.kind is Kind.PRODUCER)
+    least = min(shares, key=lambda client: shares[client])
+    what = f"quota.window.num {rows[0].window}: share of its quota that the worst of nine flat-out clients gets"
+    peaks = f"highest second of the card's egress {egress_peak(rows):.1f}, ingress {ingress_peak(rows):.1f} times its mean"
+    note = f"{least.kind} of {least.quota // 1_000_000} MB/s; producers within {farthest:.0f} % of theirs; {peaks}"
+    return Figure(what, shares[least], "%", None, note)
+
+
+def _silence(rows: Sequence[Second]) -> Figure:
+    samples = rows[0].window
+    what = f"quota.window.num {samples}: longest silence of nine flat-out clients, quotas cut to a fifth in one moment"
+    half, fifth = (f"{mute_seconds(samples, phase):g} s predicted" for phase in CUTS)
+    to_half, uncut = (longest_silence_seconds(rows, Kind, phase) for phase in (Phase.HALF, Phase.STEADY))
+    note = f"{fifth}; cut to a half {to_half} s, {half}; not cut {uncut} s"
+    return Figure(what, longest_silence_seconds(rows, Kind, Phase.FIFTH), "s", None, note)
