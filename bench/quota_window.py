@@ -4,7 +4,7 @@
 `python -m bench.quota_window` gathers the newest run of every window into docs/measurements and prints the tables of docs/quota-window.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from bench.quota_window_run import mute_seconds, run
 WINDOWS = (2, 3, 4, 5, 11)
 _RUNS = Path("out/bench")
 _MEASUREMENTS = Path("docs/measurements")
-_KINDS = ((Kind.CONSUMER,), (Kind.WIDE_CONSUMER,), (Kind.PRODUCER,))
 
 
 def quota_window(samples: int) -> list[Figure]:
@@ -29,29 +28,30 @@ def quota_window(samples: int) -> list[Figure]:
 
 
 def tables(runs: Mapping[int, Sequence[Second]]) -> str:
-    """The two tables of the page as Markdown."""
-    accuracy = [[f"{samples} x 1 s", *_accuracy(rows)] for samples, rows in runs.items()]
-    silences = [[f"{samples} x 1 s", *_silences(samples, rows)] for samples, rows in runs.items()]
-    clients = [f"{client.kind} {client.quota // 1_000_000}" for client in CLIENTS]
-    kinds = [kind[0] for kind in _KINDS]
-    cuts = [cell for phase in CUTS for cell in (f"to a {phase}: arithmetic", *kinds)]
-    return "\n\n".join([_table(["window", *clients, "egress peak", "ingress peak"], accuracy), _table(["window", *kinds, *cuts], silences)])
+    """The two tables of the page as Markdown, a column for each window."""
+    shares = {
+        f"{client.kind}, {client.quota // 1_000_000} MB/s": [f"{share_percent(rows, client):.0f} %" for rows in runs.values()]
+        for client in CLIENTS
+    }
+    peaks = {
+        "card's egress: highest second over the mean": [f"{egress_peak(rows):.1f} x" for rows in runs.values()],
+        "card's ingress: highest second over the mean": [f"{ingress_peak(rows):.1f} x" for rows in runs.values()],
+    }
+    silences = _silences("not cut", Phase.STEADY, runs)
+    for phase in CUTS:
+        silences[f"cut to a {phase}: predicted mute"] = [f"{mute_seconds(samples, phase):g} s" for samples in runs]
+        silences |= _silences(f"cut to a {phase}", phase, runs)
+    return "\n\n".join([_table(runs, shares | peaks), _table(runs, silences)])
 
 
-def _accuracy(rows: Sequence[Second]) -> list[str]:
-    shares = [f"{share_percent(rows, client):.0f} %" for client in CLIENTS]
-    return [*shares, f"{egress_peak(rows):.1f} x", f"{ingress_peak(rows):.1f} x"]
+def _silences(what: str, phase: Phase, runs: Mapping[int, Sequence[Second]]) -> dict[str, list[str]]:
+    return {f"{what}: {kind}s": [f"{longest_silence_seconds(rows, [kind], phase)} s" for rows in runs.values()] for kind in Kind}
 
 
-def _silences(samples: int, rows: Sequence[Second]) -> list[str]:
-    def each(phase: Phase) -> list[str]:
-        return [f"{longest_silence_seconds(rows, kinds, phase)} s" for kinds in _KINDS]
-
-    return [*each(Phase.STEADY), *(cell for phase in CUTS for cell in (f"{mute_seconds(samples, phase):g} s", *each(phase)))]
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *lines))
+def _table(windows: Iterable[int], lines: Mapping[str, Sequence[str]]) -> str:
+    heads = [f"{samples} x 1 s" for samples in windows]
+    cells = [["", *heads], ["---"] * (len(heads) + 1), *([what, *values] for what, values in lines.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def _path(samples: int) -> Path:

@@ -70,9 +70,9 @@ def test_a_file_of_rows_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_run_is_told_in_figures_tables_and_a_picture() -> None:
     played = rows(lambda second: 60 * MB if second % 12 == 0 else 0, phases(11))
     accuracy, mutes = tables({11: played}).split("\n\n")
-    assert "| 11 x 1 s | 500 % | 100 % | 50 % |" in accuracy
-    assert accuracy.endswith("| 12.0 x | 12.0 x |")
-    assert "| 12 s | 11 s | 11 s | 11 s | 45 s | 11 s | 11 s | 11 s |" in mutes
+    assert "| consumer, 5 MB/s | 100 % |" in accuracy
+    assert accuracy.endswith("highest second over the mean | 12.0 x |")
+    assert "| cut to a fifth: predicted mute | 45 s |\n| cut to a fifth: consumers | 11 s |" in mutes
     least, silence = figures(played)
     assert (least.value, silence.value) == (pytest.approx(50, abs=0.1), 11)
     svg = window_picture({11: played})
