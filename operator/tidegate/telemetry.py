@@ -33,6 +33,7 @@ from tidegate.policy_reading import PolicyReading as PolicyReading
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.throttle_metrics import ThrottleCounts, throttle_gauges
 
+_OURS = "tidegate"  # the logger above all of the program's own
 _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -198,7 +199,10 @@ def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> Ne
 
 
 def set_up_logging(log_format: LogFormat, level: LogLevel) -> None:
-    """One line an event on standard error: JSON for machines, columns for people; library logs go the same way."""
+    """One line an event on standard error: JSON for machines, columns for people; library logs go the same way.
+
+    Libraries are heard from warnings on, whatever the level: at debug some print every request, and a login is one.
+    """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -223,9 +227,8 @@ def set_up_logging(log_format: LogFormat, level: LogLevel) -> None:
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
-    for noisy in ("kazoo", "kafka", "urllib3", "kubernetes", "aiohttp", "kopf"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level]))
+    logging.getLogger(_OURS).setLevel(level)
 
 
 def _renderer(log_format: LogFormat) -> structlog.typing.Processor:

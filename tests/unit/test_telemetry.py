@@ -162,11 +162,12 @@ def test_metrics_are_served_until_the_server_is_closed(busy: Telemetry) -> None:
 
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    root, ours = logging.getLogger(), logging.getLogger("tidegate")
+    handlers, level, our_level = list(root.handlers), root.level, ours.level
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    ours.setLevel(our_level)
     structlog.reset_defaults()
 
 
@@ -200,3 +201,12 @@ def test_the_level_decides_what_is_said(capsys: pytest.CaptureFixture[str], leve
     logger.debug("a")
     logger.info("b")
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == events
+
+
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize("library", ["kubernetes.client.rest", "kazoo.client", "kafka.conn", "urllib3.connectionpool", "of.tomorrow"])
+def test_libraries_are_heard_from_warnings_on_because_at_debug_some_print_logins(capsys: pytest.CaptureFixture[str], library: str) -> None:
+    set_up_logging(LogFormat.JSON, LogLevel.DEBUG)
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+        logging.getLogger(library).log(level, "said at %d", level)
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == [f"said at {logging.WARNING}"]
