@@ -41,13 +41,12 @@ leaders = st.builds(TopicLeaders, st.dictionaries(st.integers(1, 4), st.integers
 topologies = st.dictionaries(st.sampled_from(["t1", "t2", "t3"]), leaders).map(topology)
 
 
-def members_of(entities: tuple[Entity, ...]) -> st.SearchStrategy[Tier]:
-    return st.tuples(*[st.builds(Member, st.just(str(entity)), st.just(entity), topics, st.none() | contracts) for entity in entities]).map(
-        lambda members: tier(*members)
-    )
+def member(entity: Entity, topics: tuple[str, ...], contract: Contract | None) -> Member:
+    return Member(str(entity), entity, topics, contract)
 
 
-tiers = st.lists(st.sampled_from(ENTITIES), max_size=5).map(tuple).flatmap(members_of).map(lambda one: (one,))
+members = st.lists(st.builds(member, st.sampled_from(ENTITIES), topics, st.none() | contracts), max_size=5)
+tiers = members.map(lambda given: (tier(*given),))
 windows = st.sampled_from([QuotaWindow(), QuotaWindow(2, 1), QuotaWindow(11, 2)])
 policies = st.builds(
     policy,
