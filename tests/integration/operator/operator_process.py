@@ -10,6 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class OperatorProcess:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Who it is on a Lease."""
         return str(self.wait_for("Operator started")["identity"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 
 from controller_logic.model import Entity, QuotaKey
 from lab.kafka import KafkaLab
@@ -18,15 +19,31 @@ from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_rights import objects
 from tidegate.kafka.connection_settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper_store import open_zookeeper_store
+from tidegate.kube.api import BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-LASTS_SECONDS = 30.0
+AHEAD_SECONDS = 6.0
 CONTRACT, OVERRIDDEN = "1000000", "500000"
 
 
+def status(api_client: ApiClient, namespace: str, kind: ResourceKind) -> dict[str, Any]:
+    """That of the only object of this kind."""
+    (found,) = CustomObjectsApi(api_client).list_namespaced_custom_object(kind.group, kind.version, namespace, kind.plural)["items"]
+    return dict(found.get("status") or {})
+
+
+def end_soon(api_client: ApiClient, namespace: str) -> float:
+    """Let the override end a few seconds from now, whatever it was to last; returns when that is (unix time)."""
+    ends = time.time() + AHEAD_SECONDS
+    body = {"spec": {"expiresAt": datetime.fromtimestamp(ends, UTC).isoformat(timespec="milliseconds")}}
+    kind = QUOTA_OVERRIDES
+    CustomObjectsApi(api_client).patch_namespaced_custom_object(kind.group, kind.version, namespace, kind.plural, "more", body)
+    return ends
+
+
 def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
-    crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path
+    crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
     store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
@@ -35,30 +52,28 @@ def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
     def quota() -> str | None:
         return store.read([user])[user].values.get(QuotaKey.PRODUCER_BYTE_RATE)
 
-    def says(kind: str, path: str) -> str:
-        return crds.kubectl("get", kind, "-n", namespace, "-o", f"jsonpath={{.items[0].{path}}}")
+    def state() -> Any:
+        return status(api_client, namespace, QUOTA_OVERRIDES).get("state")
+
+    def events() -> set[str]:
+        return {event.reason for event in CoreV1Api(api_client).list_namespaced_event(namespace).items}
 
     declared = objects(kafka, namespace, unique_name)
     items: list[dict[str, Any]] = declared["items"]  # type: ignore[assignment]
     with OperatorProcess(crds, namespace, tmp_path) as operator:
         operator.wait_for("Operator started")
-        ends = time.time() + LASTS_SECONDS
-        items[-1]["spec"] |= {
-            "expiresAt": datetime.fromtimestamp(ends, UTC).isoformat(timespec="milliseconds"),
-            "set": {"perPartition": {"produce": OVERRIDDEN}},
-        }
+        items[-1]["spec"] |= {"set": {"perPartition": {"produce": OVERRIDDEN}}}
         items.insert(0, items.pop())  # the override first: a contract that is in force already would go down in steps
         crds.kubectl("apply", "-f", "-", input=json.dumps(declared))
         try:
-            wait_until(lambda: quota() == OVERRIDDEN, "the override to be in force", timeout_seconds=LASTS_SECONDS)
-            wait_until(lambda: says("qo", "status.state") == "Active", "its status", timeout_seconds=10)
-            assert says("bt", "status.members[0].override") == f"{namespace}/more"
-            wait_until(lambda: quota() == CONTRACT, "the contract to be back", timeout_seconds=LASTS_SECONDS + 10)
+            wait_until(lambda: quota() == OVERRIDDEN, "the override to be in force", timeout_seconds=30)
+            wait_until(lambda: state() == "Active", "its status", timeout_seconds=10)
+            assert status(api_client, namespace, BUSINESS_TIERS)["members"][0]["override"] == f"{namespace}/more"
+            ends = end_soon(api_client, namespace)
+            wait_until(lambda: quota() == CONTRACT, "the contract to be back", timeout_seconds=AHEAD_SECONDS + 10)
             assert ends <= time.time() < ends + 10
-            wait_until(lambda: says("qo", "status.state") == "Expired", "its end to be told", timeout_seconds=10)
-            wait_until(
-                lambda: "OverrideExpired" in crds.kubectl("get", "events", "-n", namespace), "the event of its end", timeout_seconds=10
-            )
+            wait_until(lambda: state() == "Expired", "its end to be told", timeout_seconds=10)
+            wait_until(lambda: "OverrideExpired" in events(), "the event of its end", timeout_seconds=10)
         finally:  # while a policy is there, no other may have the cluster
             crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=60s")
     store.close()

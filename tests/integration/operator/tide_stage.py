@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
-from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, CoordinationV1Api, CoreV1Api, CustomObjectsApi
 
 from controller_logic.model import Level
 from lab.exporter import exporting
@@ -62,6 +62,10 @@ class Stage:
 
     def delete_tier(self, level: Level) -> None:
         self._objects.delete_namespaced_custom_object(*self._place(BUSINESS_TIERS), level.value.lower())
+
+    def delete_lease(self) -> None:
+        """What 12 s of silence do, which are the matter of test_replicas.py. Only for an operator that is dead."""
+        CoordinationV1Api(self.api_client).delete_namespaced_lease("tidegate-orders", self.namespace)
 
     def status(self) -> dict[str, Any]:
         found = self._objects.get_namespaced_custom_object(*self._place(BROKER_BANDWIDTH_POLICIES), "orders")
