@@ -1,7 +1,8 @@
 """How many writes of the throttle go out now: spread evenly over one quota window, so that clients do not burst in step.
 
 Cut in one moment, thirty flat-out clients sent their next window in the same second, 3.6 times the card's mean; spread over a window it was
-1.2 to 1.9 times. One sample of the window is one slot. Recoveries and contracts that follow leaders are not held up here.
+1.2 to 1.9 times. A slot is as long as one sample of the window; longer where several writes share it, so that all slots together last as
+long as the teeth in which throttled clients send. Recoveries and contracts that follow leaders are not held up here.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ class WritePace:
     """A spread under way: so many writes in each slot, the next one at `next_at_seconds`; over when a window has gone by since."""
 
     per_slot: int
+    slot_seconds: float
     next_at_seconds: float
 
 
@@ -37,9 +39,16 @@ def paced(waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, 
         pace = None  # an old spread, or a clock that was set back
     if not count:
         return Paced(0, None, pace)
-    slot_seconds = float(window.sample_seconds)
     if pace is not None and now_seconds < pace.next_at_seconds:
         return Paced(0, pace.next_at_seconds - now_seconds, pace)
-    per_slot = max(-(-count // (window.samples + 1)), 0 if pace is None else pace.per_slot)
-    going = WritePace(per_slot, now_seconds + slot_seconds)
-    return Paced(min(count, per_slot), slot_seconds if count > per_slot else None, going)
+    going = _going(count, pace, window, now_seconds=now_seconds)
+    return Paced(min(count, going.per_slot), going.slot_seconds if count > going.per_slot else None, going)
+
+
+def _going(count: int, pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> WritePace:
+    slots = window.samples + 1
+    per_slot = -(-count // slots)
+    slot_seconds = float(window.sample_seconds) * (slots * per_slot / count if per_slot > 1 else 1.0)
+    if pace is not None and pace.per_slot >= per_slot:
+        per_slot, slot_seconds = pace.per_slot, pace.slot_seconds
+    return WritePace(per_slot, slot_seconds, now_seconds + slot_seconds)

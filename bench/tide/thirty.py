@@ -6,6 +6,7 @@ Both ways are played on one broker; the second by writing all thirty quotas in o
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -13,6 +14,7 @@ from kazoo.client import KazooClient
 
 from bench.figure import Figure
 from bench.tide.crowd import Crowd, crowd
+from bench.tide.raw import FOLDER
 from bench.tide.script import MB, Business, Operation
 from bench.tide.stage import TideStage, tide_stage
 from bench.tide.znodes import Znodes
@@ -37,6 +39,7 @@ def thirty() -> list[Figure]:
     with tide_stage(_NAMES, Path("out/bench/thirty.operator.log")) as stage:
         moment = _in_one_moment(stage)
         ours = _by_tidegate(stage)
+    _keep({"one transaction": moment, "Tidegate": ours})
     what = f"{_USERS} flat-out consumers cut at once, highest second of the card in the last minute"
     return [
         Figure(f"{what}, Tidegate", max(ours) / mean(ours), "x its mean", _TIMES_ITS_MEAN, f"mean {mean(ours) / MB:.1f} MB/s"),
@@ -70,6 +73,11 @@ def _in_one_moment(stage: TideStage) -> list[float]:
         card = _last_minute(stage, clients)
     _write_all(zookeeper, None)
     return card
+
+
+def _keep(cards: Mapping[str, Sequence[float]]) -> None:
+    lines = [f"{second},{who},{round(rate / 1000)}" for who, rates in cards.items() for second, rate in enumerate(rates)]
+    (FOLDER / "thirty-users.csv").write_text("\n".join(["second,who,kilobytes_per_second", *lines, ""]), encoding="utf-8")
 
 
 def _write_all(zookeeper: KazooClient, bytes_per_second: int | None) -> None:
