@@ -40,18 +40,18 @@ test-unit: setup ## Run the tests that need no real parts (seconds)
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
 	$(PYTHON) -m lab prepare
 	@# They wait most of the time, so three kinds run at once, each in a process with parts of its own.
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target integration-kubernetes integration-brokers integration-rest
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target integration-tide integration-brokers integration-rest
 
-.PHONY: integration-kubernetes integration-brokers integration-rest
-integration-kubernetes: setup
-	$(PYTHON) -m pytest tests/integration -m "integration and kubernetes" $(PYTEST)
+.PHONY: integration-tide integration-brokers integration-rest
+integration-tide: setup
+	$(PYTHON) -m pytest tests/integration -m tide $(PYTEST)
 integration-brokers: setup
-	$(PYTHON) -m pytest tests/integration -m "integration and brokers" $(PYTEST)
+	$(PYTHON) -m pytest tests/integration -m brokers $(PYTEST)
 integration-rest: setup
-	$(PYTHON) -m pytest tests/integration -m "integration and not kubernetes and not brokers" $(PYTEST)
+	$(PYTHON) -m pytest tests/integration -m "integration and not tide and not brokers" $(PYTEST)
 
 .PHONY: check
-check: setup ## Lint, types, who may know whom, and generated files up to date
+check: setup ## Lint, types, who may know whom, generated files up to date, and the site of docs/
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
@@ -59,6 +59,15 @@ check: setup ## Lint, types, who may know whom, and generated files up to date
 	$(PYTHON) -m tidegate.resources.generate --check
 	$(PYTHON) -m tidegate.reasons_table --check
 	$(PYTHON) -m tidegate.commands.reference --check
+	@$(MAKE) --no-print-directory docs
+
+.PHONY: docs
+docs: setup ## Build the site of docs/ into out/site; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+
+.PHONY: audit
+audit: $(UV) ## Ask a public source of advisories about every locked package (skipped where none can be reached)
+	tools/audit $(UV)
 
 ##@ Change
 .PHONY: generate
@@ -86,5 +95,5 @@ $(UV):
 	tools/bootstrap-uv "$(CACHE)/tidegate-lab/uv-$(UV_VERSION)" $(UV_VERSION)
 
 .venv/.locked: $(UV) uv.lock pyproject.toml
-	$(UV) sync --quiet --frozen --extra dev
+	$(UV) sync --quiet --frozen --extra dev --group docs
 	@touch $@

@@ -31,14 +31,12 @@ SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the costliest part they share, for `make` to run each kind in a process of its own, beside the others."""
+    """Mark tests by the costliest part they share, for `make` to run each kind in a process of its own, beside the others.
+
+    Starting parts takes more processor time than the tests themselves: a further kind must be worth its own brokers.
+    """
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if item.get_closest_marker("brokers"):
-            continue  # said by the test, because the kind that it would belong to has the most to do already
-        if "kube_api" in fixtures:
-            item.add_marker(pytest.mark.kubernetes)
-        elif "kafka" in fixtures:
+        if "kafka" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("tide"):
             item.add_marker(pytest.mark.brokers)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiClient, CustomObjectsApi
 
 from lab.exporter import exporting
 from lab.kafka import KafkaLab
@@ -17,8 +18,9 @@ from lab.kube_api import KubeApi
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(300)]
 
 CALM, HOT, LIMIT = 1_000_000, 3_000_000, 2_000_000  # bytes per second
 
@@ -58,6 +60,7 @@ def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[s
             "bootstrapServers": kafka.bootstrap_servers,
             "quotaStore": "ZooKeeper",
             "zookeeper": {"connect": kafka.zookeeper_connect},
+            "quotaWindow": {"samples": 2},  # a broker is told to be back within its limit after twice the rhythm that follows from it
         },
         "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
         "brokers": {"egressLimit": LIMIT},
@@ -66,12 +69,14 @@ def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[s
     return {"apiVersion": "tidegate.io/v1alpha1", "kind": "BrokerBandwidthPolicy", "metadata": metadata, "spec": spec}
 
 
-def status(crds: KubeApi, namespace: str) -> dict[str, Any]:
-    return dict(json.loads(crds.kubectl("get", "bbp", "orders", "-n", namespace, "-o", "json")).get("status") or {})
+def status(api_client: ApiClient, namespace: str) -> dict[str, Any]:
+    kind = BROKER_BANDWIDTH_POLICIES
+    found = CustomObjectsApi(api_client).get_namespaced_custom_object(kind.group, kind.version, namespace, kind.plural, "orders")
+    return dict(found.get("status") or {})
 
 
-def pressures(crds: KubeApi, namespace: str) -> dict[int, str]:
-    return {entry["id"]: entry["pressure"] for entry in status(crds, namespace).get("brokers") or ()}
+def pressures(api_client: ApiClient, namespace: str) -> dict[int, str]:
+    return {entry["id"]: entry["pressure"] for entry in status(api_client, namespace).get("brokers") or ()}
 
 
 @pytest.fixture
@@ -84,11 +89,11 @@ def declared(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_n
 
 
 def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
-    crds: KubeApi, declared: str, prometheus: PrometheusLab, cards: dict[int, Card], tmp_path: Path
+    crds: KubeApi, api_client: ApiClient, declared: str, prometheus: PrometheusLab, cards: dict[int, Card], tmp_path: Path
 ) -> None:
 
     def comes(expected: dict[int, str], what: str) -> None:
-        wait_until(lambda: pressures(crds, declared) == expected, what, timeout_seconds=40, poll_seconds=0.5)
+        wait_until(lambda: pressures(api_client, declared) == expected, what, timeout_seconds=40, poll_seconds=0.1)
 
     with OperatorProcess(crds, declared, tmp_path) as operator:
         comes({1: "Within", 2: "Within", 3: "Within"}, "three brokers within their limits")
@@ -103,6 +108,6 @@ def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
         comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
         prometheus.process.kill()
         comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that nobody knows")
-        fresh = next(condition for condition in status(crds, declared)["conditions"] if condition["type"] == "MetricsFresh")
+        fresh = next(condition for condition in status(api_client, declared)["conditions"] if condition["type"] == "MetricsFresh")
         assert (fresh["status"], fresh["reason"]) == ("False", "PrometheusUnreachable")
         assert operator.is_running()

@@ -26,7 +26,7 @@ from lab.waiting import wait_until
 from tests.integration.operator.tide import CONTRACT, MB, THROTTLED
 from tests.integration.operator.tide_stage import HIGH, LOW, Stage, set_up
 
-pytestmark = [pytest.mark.integration, pytest.mark.brokers, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(400)]
 
 SPELL_SECONDS = 8  # longer than from one step to the next
 Quotas = dict[Level, int | None]
@@ -81,6 +81,7 @@ def episode(stage: Stage) -> Episode:
     with spell(stage, episode, "operator killed"):
         assert stage.operator is not None
         stage.operator.kill()
+        stage.delete_lease()
         stage.start_operator("second")
         stage.operator.wait_for_a_pass()
     stage.moves(Level.L3)
