@@ -60,6 +60,10 @@ check: setup ## Lint, types, who may know whom, and generated files up to date
 	$(PYTHON) -m tidegate.reasons_table --check
 	$(PYTHON) -m tidegate.commands.reference --check
 
+.PHONY: audit
+audit: $(UV) ## Ask a public source of advisories about every locked package (skipped where none can be reached)
+	tools/audit $(UV)
+
 ##@ Change
 .PHONY: generate
 generate: setup ## Write every generated file again (crds/, docs/)
