@@ -51,7 +51,7 @@ integration-rest: setup
 	$(PYTHON) -m pytest tests/integration -m "integration and not tide and not brokers" $(PYTEST)
 
 .PHONY: check
-check: setup ## Lint, types, who may know whom, and generated files up to date
+check: setup ## Lint, types, who may know whom, generated files up to date, and the site of docs/
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
@@ -59,6 +59,11 @@ check: setup ## Lint, types, who may know whom, and generated files up to date
 	$(PYTHON) -m tidegate.resources.generate --check
 	$(PYTHON) -m tidegate.reasons_table --check
 	$(PYTHON) -m tidegate.commands.reference --check
+	@$(MAKE) --no-print-directory docs
+
+.PHONY: docs
+docs: setup ## Build the site of docs/ into out/site; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 .PHONY: audit
 audit: $(UV) ## Ask a public source of advisories about every locked package (skipped where none can be reached)
@@ -90,5 +95,5 @@ $(UV):
 	tools/bootstrap-uv "$(CACHE)/tidegate-lab/uv-$(UV_VERSION)" $(UV_VERSION)
 
 .venv/.locked: $(UV) uv.lock pyproject.toml
-	$(UV) sync --quiet --frozen --extra dev
+	$(UV) sync --quiet --frozen --extra dev --group docs
 	@touch $@
