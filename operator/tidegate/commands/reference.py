@@ -62,7 +62,7 @@ def _meaning(option: Any) -> Iterator[str]:
     yield option.help or ""
     if option.required:
         yield "Required."
-    elif not option.is_flag and option.default is not None:
+    elif not option.is_flag and option.default not in (None, ""):
         default = option.default.value if isinstance(option.default, Enum) else option.default
         yield f"Default: `{default}`."
     if option.envvar:
