@@ -25,7 +25,6 @@ from controller_logic.model import (
     Speed,
     Tier,
 )
-from tidegate.errors import InvalidResource
 from tidegate.resources.broker_limits import BrokerLimits as DeclaredLimits
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.quota_defaults import DefaultQuota, QuotaDefaults
@@ -48,8 +47,7 @@ def age_key(raw: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
-    """One policy with every unset field at its documented default. Raises InvalidResource for what only later versions offer."""
-    _refuse_later_features(raw, spec)
+    """One policy with every unset field at its documented default."""
     metadata = raw["metadata"]
     annotations = metadata.get("annotations") or {}
     scaling = spec.leader_scaling_or_default
@@ -90,14 +88,6 @@ def _limits(declared: DeclaredLimits) -> BrokerLimits:
             for broker in sorted(named)
         },
     )
-
-
-def _refuse_later_features(raw: Mapping[str, Any], spec: PolicySpec) -> None:
-    if spec.kafka.quota_store != "ZooKeeper":
-        raise InvalidResource(
-            f"BrokerBandwidthPolicy {object_key(raw)}: spec.kafka.quotaStore {spec.kafka.quota_store} comes in a later version; "
-            "this one writes through ZooKeeper only. Nothing is changed until it says ZooKeeper"
-        )
 
 
 def _confirmed_removals(annotations: Mapping[str, str]) -> int | None:

@@ -19,7 +19,8 @@ class ZooKeeperConnection(SchemaModel):
     )
     credentials_secret_ref: SecretRef | None = Field(
         default=None,
-        description="Secret with the SASL digest login or the client certificate for ZooKeeper. New nodes copy the ACL of their parent.",
+        description="Secret with the SASL digest login or the client certificate for ZooKeeper. New nodes copy the ACL of their parent. "
+        "Unset means plain text without login.",
     )
 
 
@@ -55,17 +56,17 @@ class KafkaCluster(SchemaModel):
     )
     quota_store: QuotaStoreKind = Field(
         description="How quotas are written. ZooKeeper: directly, for clusters in ZooKeeper mode. "
-        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster; "
-        "this version answers it with Ready=False, reason InvalidSpec."
+        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster; it comes in a later version and is refused "
+        "until then."
     )
     zookeeper: ZooKeeperConnection | None = Field(
-        default=None, description="Where the quotas are kept with quotaStore ZooKeeper; required with it, refused otherwise."
+        default=None, description="Where the quotas are kept with quotaStore ZooKeeper; required with it."
     )
     client_secret_ref: SecretRef | None = Field(
         default=None, description="Secret with the SASL login and TLS files for bootstrapServers. Unset means plain text without login."
     )
     quota_window: QuotaWindow | None = Field(
-        default=None, description="The brokers' quota window, where it is not Kafka's default of 11 samples of 1 s."
+        default=None, description="The brokers' quota window, where it is not Kafka's. Unset means the defaults of its fields."
     )
 
     rules = (
@@ -77,11 +78,12 @@ class KafkaCluster(SchemaModel):
             holds=lambda kafka: kafka.quota_store != "ZooKeeper" or kafka.zookeeper is not None,
         ),
         Rule(
-            cel="self.quotaStore == 'ZooKeeper' || !has(self.zookeeper)",
-            message="zookeeper is only used with quotaStore ZooKeeper: remove it, or set quotaStore to ZooKeeper",
+            cel="self.quotaStore != 'AdminApi'",
+            message="quotaStore AdminApi comes in a later version: for a cluster in ZooKeeper mode set quotaStore to ZooKeeper and "
+            "give zookeeper.connect; a KRaft cluster cannot be managed yet",
             reason="FieldValueForbidden",
-            field_path=".zookeeper",
-            holds=lambda kafka: kafka.quota_store == "ZooKeeper" or kafka.zookeeper is None,
+            field_path=".quotaStore",
+            holds=lambda kafka: kafka.quota_store != "AdminApi",
         ),
     )
 

@@ -27,25 +27,29 @@ class PolicySpec(SchemaModel):
     kafka: KafkaCluster = Field(description="The Kafka cluster. One policy per cluster, told apart by cluster id.")
     metrics: MetricsSource | None = Field(
         default=None,
-        description="Where load is measured. Unset means that contracts follow the leaders and no tier is ever throttled. "
-        "This version tells which brokers are over their limits and throttles no tier for it.",
+        description="Where load is measured. Unset means that contracts follow the leaders and no tier is ever throttled.",
     )
     brokers: BrokerLimits | None = Field(
         default=None,
-        description="Limits of each single broker. Unset means that no broker is ever over its limit. "
-        "This version tells who is over a limit and throttles no tier for it.",
+        description="Limits of each single broker. Unset means that no broker is ever over its limit.",
     )
-    leader_scaling: LeaderScaling | None = Field(default=None, description="How contracts follow partition leaders.")
+    leader_scaling: LeaderScaling | None = Field(
+        default=None, description="How contracts follow partition leaders. Unset means the defaults of its fields."
+    )
     escalation: Escalation | None = Field(
         default=None,
-        description="How tiers are throttled and released while a broker is over its limit. Everything in it may be left out. "
-        "This version acts on maxMuteSeconds only, which bounds every lowering.",
+        description="How tiers are throttled and released while a broker is over its limit. Unset means the defaults of its fields.",
     )
     defaults: QuotaDefaults | None = Field(
         default=None, description="Quotas of Kafka's default entities, on each broker. Unset means not managed."
     )
-    write_budget: WriteBudget | None = Field(default=None, description="How many quota changes Kafka is asked to digest.")
-    removal: Removal | None = Field(default=None, description="How many quotas may be given back at once without a person's word.")
+    write_budget: WriteBudget | None = Field(
+        default=None, description="How many quota changes Kafka is asked to digest. Unset means the defaults of its fields."
+    )
+    removal: Removal | None = Field(
+        default=None,
+        description="How many quotas may be given back at once without a person's word. Unset means the defaults of its fields.",
+    )
     deletion: DeletionPolicy | None = Field(
         default=None,
         description="What happens to quotas when this policy is deleted. Restore: each entity gets back what it had before Tidegate "

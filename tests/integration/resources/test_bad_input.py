@@ -21,7 +21,10 @@ SOUND = {
     "a policy that uses every field": policy(),
     "a policy of only what has no default": {
         **policy(),
-        "spec": {"mode": "Observe", "kafka": {"bootstrapServers": "[::1]:9092", "quotaStore": "AdminApi"}},
+        "spec": {
+            "mode": "Observe",
+            "kafka": {"bootstrapServers": "[::1]:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "[::1]:2181"}},
+        },
     },
     "a tier that uses every field": tier(),
     "an exempt member": tier({"level": "L0", "throttled": ABSENT, "members": [member("free")]}),

@@ -12,11 +12,18 @@ KAFKA = (
         "ZooKeeper without zookeeper", policy({"kafka.zookeeper": ABSENT}), "spec.kafka.zookeeper", "is required with quotaStore ZooKeeper"
     ),
     BadInput(
-        "AdminApi with zookeeper",
-        policy({"kafka.quotaStore": "AdminApi"}),
-        "spec.kafka.zookeeper",
-        "zookeeper is only used with quotaStore ZooKeeper",
+        "a quota store of a later version",
+        policy({"kafka.quotaStore": "AdminApi", "kafka.zookeeper": ABSENT}),
+        "spec.kafka.quotaStore",
+        "AdminApi comes in a later version: for a cluster in ZooKeeper mode set quotaStore to ZooKeeper and give zookeeper.connect",
     ),
+    BadInput(
+        "a quota store of a later version beside today's",
+        policy({"kafka.quotaStore": "AdminApi"}),
+        "spec.kafka.quotaStore",
+        "AdminApi comes in a later version",
+    ),
+    BadInput("a quota store that nobody plans", policy({"kafka.quotaStore": "etcd"}), "spec.kafka.quotaStore", "ZooKeeper"),
     BadInput(
         "chroot with a trailing slash",
         policy({"kafka.zookeeper.connect": "zk:2181/kafka/"}),

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.resources.kafka_cluster import KafkaCluster, QuotaWindow
+from tidegate.resources.kafka_cluster import KafkaCluster, QuotaWindow, ZooKeeperConnection
 from tidegate.resources.metrics_source import MetricsSource, Prometheus
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema_model import SchemaModel
 from tidegate.resources.throttling import Escalation, LeaderScaling, Removal, WriteBudget
 
 _METRICS = MetricsSource(prometheus=Prometheus(url="http://prometheus:9090"))
-_POLICY = PolicySpec(mode="Observe", kafka=KafkaCluster(bootstrap_servers="kafka-1:9092", quota_store="AdminApi"))
+_KAFKA = KafkaCluster(bootstrap_servers="kafka-1:9092", quota_store="ZooKeeper", zookeeper=ZooKeeperConnection(connect="zk-1:2181"))
+_POLICY = PolicySpec(mode="Observe", kafka=_KAFKA)
 _UNSET = (QuotaWindow(), _METRICS, LeaderScaling(), Escalation(), WriteBudget(), Removal(), _POLICY)
 
 

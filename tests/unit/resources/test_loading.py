@@ -94,7 +94,7 @@ def test_an_object_from_a_file_lands_in_the_default_namespace() -> None:
 
 
 def test_a_minimal_policy_needs_only_what_has_no_default() -> None:
-    kafka = {"bootstrapServers": "[::1]:9092", "quotaStore": "AdminApi"}
+    kafka = {"bootstrapServers": "[::1]:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "[::1]:2181"}}
     document = {**policy(), "spec": {"mode": "Observe", "kafka": kafka}}
     assert parse_policy(document, strict=True).spec.metrics is None
 
