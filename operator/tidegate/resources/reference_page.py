@@ -3,6 +3,7 @@
 Made from the same schema that the API server enforces, so that the page cannot promise something else.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ _INTRODUCTION = f"""<!-- Generated from operator/tidegate/resources; do not edit
 # The custom resources
 
 Group and version `{API_VERSION}`, all namespaced, category `{CATEGORY}`. References stay inside the namespace. The spec is yours:
-the operator never writes it, not even defaults; "unset means" names the default that it acts on. The status is the operator's.
+the operator never writes it, not even defaults; "if unset" names what it acts on where a field is left out. The status is the operator's.
 
 The CRDs need Kubernetes 1.34 or later: earlier API servers estimate the cost of comparing byte rates as if each could be a text
 of three megabytes, and refuse the CRD.
@@ -26,6 +27,8 @@ What an object says wrong by itself is refused when it is applied, with the sent
 object (a missing policy or topic, the same user and client id in two tiers or twice in one) becomes a condition instead.
 """
 
+_UNSET = re.compile(r" ?\bUnset(?: means(?: that)?|:) (.+?)\.(?= |$)")
+
 
 def reference_page(kinds: Iterable[Kind]) -> str:
     """The whole page."""
@@ -35,10 +38,15 @@ def reference_page(kinds: Iterable[Kind]) -> str:
 def _kind(kind: Kind) -> Iterator[str]:
     schema = object_schema(kind)
     yield f"## {kind.kind} (`{kind.short_name}`)\n\n{kind.summary}\n"
-    for part in ("spec", "status"):
-        yield f"### {part}\n\n| field | type | meaning |\n|---|---|---|"
-        yield from _rows(schema["properties"][part], "")
-        yield ""
+    yield "### spec\n\n| field | type | if unset | meaning |\n|---|---|---|---|"
+    for name, node, needed in _fields(schema["properties"]["spec"], ""):
+        unset, meaning = _unset_and_meaning(node["description"])
+        yield f"| `{name}` | {_type(node)} | {'**required**' if needed else _cell(unset)} | {_cell(meaning)} |"
+    yield "\n### status\n\n| field | type | meaning |\n|---|---|---|"
+    yield from (
+        f"| `{name}` | {_type(node)} | {_cell(node['description'])} |" for name, node, _ in _fields(schema["properties"]["status"], "")
+    )
+    yield ""
     yield "### Must hold\n\n| where | rule |\n|---|---|"
     yield from _rules(schema)
     yield f"\n### Columns of `kubectl get {kind.short_name}`\n\n| column | meaning |\n|---|---|"
@@ -46,12 +54,18 @@ def _kind(kind: Kind) -> Iterator[str]:
     yield ""
 
 
-def _rows(schema: Schema, path: str) -> Iterator[str]:
+def _fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
+    """Every field with its whole name, its schema and whether it is required; a field before what is in it."""
     for name, node in schema.get("properties", {}).items():
         below = f"{path}.{name}".removeprefix(".")
-        needed = "**Required.** " if name in schema.get("required", []) else ""
-        yield f"| `{below}` | {_type(node)} | {needed}{_cell(node['description'])} |"
-        yield from _rows(node.get("items", node), f"{below}[]" if "items" in node else below)
+        yield below, node, name in schema.get("required", [])
+        yield from _fields(node.get("items", node), f"{below}[]" if "items" in node else below)
+
+
+def _unset_and_meaning(description: str) -> tuple[str, str]:
+    """What a description says of the field when it is left out (empty where it says nothing), and the rest of it."""
+    unset = _UNSET.search(description)
+    return ("", description) if unset is None else (unset[1], description.replace(unset[0], "").strip())
 
 
 def _cell(text: str) -> str:
