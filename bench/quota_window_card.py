@@ -1,16 +1,19 @@
-"""The bytes of a machine's network card, read from the kernel at the start of every second of the wall clock. It judges nothing."""
+"""The bytes of a machine's network card in each second of the wall clock, as the kernel counts them. It judges nothing."""
 
 import json
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from demo.rates import ByteSeries, Sample
 from lab.namespaces import Namespace
 
 _DEVICE = "eth0"
 _TIMEOUT_SECONDS = 5
+_PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +25,15 @@ class Carried:
 
 
 class Card:
-    """A context manager that reads the counters of `namespace`'s card while it is open."""
+    """A context manager that reads the counters of `namespace`'s card while it is open.
+
+    Readings come a few times a second, later where the machine is busy elsewhere; between two of them bytes are spread evenly.
+    """
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
-        self._read: dict[int, Carried] = {}
+        self._egress: list[Sample] = []
+        self._ingress: list[Sample] = []
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="card", daemon=True)
 
@@ -38,15 +45,18 @@ class Card:
         self._closing.set()
         self._thread.join()
 
-    def carried_in(self, unix_second: int) -> Carried:
-        """The bytes of one second that is over; KeyError where a reading is missing."""
-        before, after = self._read[unix_second], self._read[unix_second + 1]
-        return Carried(after.egress - before.egress, after.ingress - before.ingress)
+    def carried_in(self, unix_seconds: Sequence[int]) -> list[Carried]:
+        """The bytes of each of these seconds, which must have been watched from their beginning to their end."""
+        egress, ingress = ByteSeries(self._egress), ByteSeries(self._ingress)
+        return [Carried(round(egress.mean(second, 1)), round(ingress.mean(second, 1))) for second in unix_seconds]
 
     def _watch(self) -> None:
-        while not self._closing.wait(1 - time.time() % 1):
-            at = round(time.time())
-            self._read[at] = _counters(self._namespace)
+        before = _counters(self._namespace)
+        while not self._closing.wait(_PAUSE_SECONDS):
+            counted, at = _counters(self._namespace), time.time()
+            self._egress.append(Sample(at, counted.egress - before.egress))
+            self._ingress.append(Sample(at, counted.ingress - before.ingress))
+            before = counted
 
 
 def _counters(namespace: Namespace) -> Carried:

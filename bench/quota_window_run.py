@@ -127,10 +127,14 @@ def _sleep_until(unix_seconds: float) -> None:
 def _rows(samples: int, seconds: Sequence[tuple[int, Phase]], *, clients: Mapping[Client, LoadClient], card: Card | None) -> list[Second]:
     """Without a card of its own (that needs root), the broker's traffic is what its clients moved."""
     moved = {client: {row.unix_seconds: row.moved_bytes for row in load.rows()} for client, load in clients.items()}
-    rows = []
-    for unix_second, phase in seconds:
-        each = {client.name: moved[client].get(unix_second, 0) for client in CLIENTS}
-        sent = sum(each[client.name] for client in CLIENTS if client.kind is Kind.PRODUCER)
-        carried = card.carried_in(unix_second) if card else Carried(sum(each.values()) - sent, sent)
-        rows.append(Second(samples, unix_second - seconds[0][0], phase, each, carried.egress, carried.ingress))
-    return rows
+    each = [{client.name: moved[client].get(unix_second, 0) for client in CLIENTS} for unix_second, _ in seconds]
+    carried = card.carried_in([unix_second for unix_second, _ in seconds]) if card else [_carried(amounts) for amounts in each]
+    return [
+        Second(samples, number, phase, amounts, by_card.egress, by_card.ingress)
+        for number, ((_, phase), amounts, by_card) in enumerate(zip(seconds, each, carried, strict=True))
+    ]
+
+
+def _carried(amounts: Mapping[str, int]) -> Carried:
+    written = sum(amounts[client.name] for client in CLIENTS if client.kind is Kind.PRODUCER)
+    return Carried(sum(amounts.values()) - written, written)
