@@ -64,3 +64,21 @@ def test_the_reference_page_holds_every_field_and_every_rule(kind: Kind) -> None
             assert not rule.cel or rule.message.replace("|", "\\|") in page
         for field in model.model_fields.values():
             assert f"`{field.alias}`" in page
+
+
+@pytest.mark.parametrize(
+    ("field", "unset", "meaning"),
+    [
+        ("mode", "**required**", "Observe: decide, publish and audit"),
+        ("escalation.holdSeconds", "45", "How long brokers must stay within their limits"),
+        ("metrics.staleAfterSeconds", "three scrape intervals", "A reading older than this is not acted on."),
+        ("kafka.quotaWindow.samples", "11, which is Kafka's default", "The brokers' quota.window.num."),
+        ("metrics.enableMetering", "false", "true: write a quota that never binds (2^53-1 B/s)"),
+        ("members[].topics", "", "Topics by name"),
+    ],
+)
+def test_the_reference_page_tells_apart_what_a_field_means_and_what_it_means_to_leave_it_out(field: str, unset: str, meaning: str) -> None:
+    page = generated_files()[Path("docs/resources.md")]
+    (row,) = (line.split(" | ") for line in page.splitlines() if line.startswith(f"| `{field}` |") and line.count(" | ") == 3)
+    assert row[2] == unset
+    assert row[3].startswith(meaning)
