@@ -59,10 +59,12 @@ def _path(samples: int) -> Path:
 
 
 def _gather() -> None:
-    runs = {samples: read_rows(_path(samples)) for samples in WINDOWS}
+    runs = {samples: read_rows(_path(samples)) for samples in WINDOWS if _path(samples).exists()}
     write_rows(_MEASUREMENTS / "quota-window.csv", [row for rows in runs.values() for row in rows])
     (_MEASUREMENTS / "quota-window.svg").write_text(window_picture(runs), encoding="utf-8")
     print(tables(runs))
+    if missing := [str(samples) for samples in WINDOWS if samples not in runs]:
+        print(f"\nNot measured here yet, so without a column: {', '.join(missing)}")
 
 
 PARTS = {f"quota-window-{samples}": partial(quota_window, samples) for samples in WINDOWS}
