@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from lab import cache, debian_package, kafka_jars, kube_build
+from lab import cache, debian_package, kafka_jars
 from lab.errors import LabError
+from lab.helm import HELM
+from lab.kube_build import KUBE
 
 _PROBE_TIMEOUT_SECONDS = 30
 _ENVIRONMENT = Path(__file__).resolve().parent.parent / ".venv"
@@ -121,10 +123,12 @@ def _go() -> Finding:
     said = _first_line(["go", "version"])
     version = re.search(r"go1\.(\d+)", said)
     if not version or int(version[1]) < 21:
-        consequence = "The Kubernetes API server is built with Go 1.21 or newer, once."
+        consequence = "The Kubernetes API server and Helm are built with Go 1.21 or newer, once."
         return Finding("go", State.MISSING, said or "not found", consequence, _GO_FROM_PYPI)
-    built = "Kubernetes is in the cache" if kube_build.is_built() else "Kubernetes will be built at first use, 5 to 9 minutes on two cores"
-    return Finding("go", State.PRESENT, f"{said}; {built}")
+    minutes = {KUBE: "5 to 9", HELM: "2 to 3"}
+    absent = [module for module in minutes if not module.is_built()]
+    built = [f"{module.title} will be built at first use, {minutes[module]} minutes on two cores" for module in absent]
+    return Finding("go", State.PRESENT, "; ".join([said, *(built or ["Kubernetes and Helm are in the cache"])]))
 
 
 def _debian() -> Finding:
