@@ -1,9 +1,8 @@
 """How many writes of the throttle go out now: spread evenly over one quota window, so that clients do not burst in step.
 
-Cut in one moment, thirty flat-out clients sent their next window in the same second, 3.6 times the card's mean; spread over a window it was
-1.2 to 1.9 times. Writes go one by one, so that the last of many goes a tooth after the first (the rhythm of a throttled client), but no slower
-than one in each sample of the window; those that are due within half a sample share a pass. Recoveries and contracts that follow leaders are
-not held up here.
+Cut in one moment, thirty flat-out clients sent their next window in the same second, 3.6 times the card's mean and more. Writes go one by
+one, the last of many a tooth after the first (the rhythm of a throttled client), but no slower than one in each sample of the window. Those
+that are due within half a sample share a pass. Recoveries and contracts that follow leaders are not held up here.
 """
 
 from collections.abc import Sequence
