@@ -59,6 +59,7 @@ check: setup ## Lint, types, who may know whom, generated files up to date, and 
 	$(PYTHON) -m tidegate.resources.generate --check
 	$(PYTHON) -m tidegate.reasons_table --check
 	$(PYTHON) -m tidegate.commands.reference --check
+	$(PYTHON) -m tidegate.chart_readme --check
 	@$(MAKE) --no-print-directory docs
 
 .PHONY: docs
@@ -71,10 +72,15 @@ audit: $(UV) ## Ask a public source of advisories about every locked package (sk
 
 ##@ Change
 .PHONY: generate
-generate: setup ## Write every generated file again (crds/, docs/)
+generate: setup ## Write every generated file again (crds/, docs/, charts/)
 	$(PYTHON) -m tidegate.resources.generate
 	$(PYTHON) -m tidegate.reasons_table
 	$(PYTHON) -m tidegate.commands.reference
+	$(PYTHON) -m tidegate.chart_readme
+
+.PHONY: chart-goldens
+chart-goldens: setup ## Write what the chart renders to again; the difference is for you to read
+	WRITE_GOLDENS=1 $(PYTHON) -m pytest tests/integration/chart/test_rendering.py -k golden
 
 .PHONY: format
 format: setup ## Format the code

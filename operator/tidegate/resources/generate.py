@@ -1,4 +1,4 @@
-"""Makes `crds/*.yaml` and `docs/resources.md` from the models; with --check it only compares.
+"""Makes `crds/*.yaml`, the chart's templates of them and `docs/resources.md` from the models; with --check it only compares.
 
 Run as `python -m tidegate.resources.generate [--check]` from the root of a checkout.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from tidegate.generated_file import write_or_check
+from tidegate.resources.chart_template import chart_path, chart_template
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import GROUP, KINDS, Kind
 from tidegate.resources.reference_page import reference_page
@@ -33,7 +34,8 @@ def crd_yaml(kind: Kind) -> str:
 def generated_files() -> Mapping[Path, str]:
     """Every generated file, relative to the checkout, with its text."""
     crds = {Path("crds") / f"{GROUP}_{kind.plural}.yaml": crd_yaml(kind) for kind in KINDS}
-    return {**crds, Path("docs/resources.md"): reference_page(KINDS)}
+    templates = {Path(chart_path(kind)): chart_template(crd_yaml(kind)) for kind in KINDS}
+    return {**crds, **templates, Path("docs/resources.md"): reference_page(KINDS)}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,54 @@
+{{/* The names and labels that the objects of a release share. */}}
+
+{{- define "tidegate.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* At most 50 characters: suffixes follow, and a Pod's name must fit a label. */}}
+{{- define "tidegate.fullname" -}}
+{{- $name := include "tidegate.name" . }}
+{{- $both := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
+{{- default $both .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "tidegate.serviceAccountName" -}}
+{{- default (ternary (include "tidegate.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "tidegate.image" -}}
+{{- with .Values.image }}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "tidegate.releaseLabels" -}}
+app.kubernetes.io/name: {{ include "tidegate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* The operator's Pods, and not that of the test. */}}
+{{- define "tidegate.selectorLabels" -}}
+{{ include "tidegate.releaseLabels" . }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "tidegate.labels" -}}
+{{ include "tidegate.releaseLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "tidegate.restrictedContainer" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "tidegate.restrictedPod" -}}
+runAsNonRoot: true
+seccompProfile: {type: RuntimeDefault}
+{{- end }}

@@ -1,0 +1,34 @@
+{{/* What the operator may do, and no more: the same as examples/rights/. */}}
+{{- define "tidegate.rules" -}}
+- apiGroups: [tidegate.io]
+  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
+  verbs: [get, list, watch]
+# the finalizer by which a deleted policy gives its quotas back first
+- apiGroups: [tidegate.io]
+  resources: [brokerbandwidthpolicies]
+  verbs: [patch]
+- apiGroups: [tidegate.io]
+  resources: [brokerbandwidthpolicies/status, businesstiers/status, quotaoverrides/status]
+  verbs: [patch]
+# credentials for ZooKeeper, the brokers and Prometheus
+- apiGroups: [""]
+  resources: [secrets]
+  {{- with .Values.rbac.secretNames }}
+  resourceNames:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  verbs: [get]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+# one Lease for each policy, so that of several replicas one writes
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update]
+{{- end }}
+
+{{- define "tidegate.subject" -}}
+- kind: ServiceAccount
+  name: {{ include "tidegate.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}

@@ -1,0 +1,154 @@
+"""The chart on a real API server: every object is accepted, and installing, upgrading and uninstalling keeps what is not Helm's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.helm import Helm, HelmFailed
+from lab.kube_api import KubeApi, KubectlFailed
+from lab.waiting import wait_until
+from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, objects, rendered
+from tests.unit.resources.documents import policy
+from tidegate.resources.kinds import KINDS
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+CRDS = sorted(kind.crd_name for kind in KINDS)
+POLICIES = "brokerbandwidthpolicies.tidegate.io"
+
+
+def make_namespace(cluster: KubeApi, name: str) -> None:
+    """A namespace that takes none but restricted Pods."""
+    document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RESTRICTED}}
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(document))
+    # without it no Pod is let in
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
+
+
+@contextmanager
+def installed(helm: Helm, namespace: str, *arguments: str) -> Iterator[None]:
+    helm.run("install", "tidegate", str(CHART), "--namespace", namespace, *arguments)
+    try:
+        yield
+    finally:
+        helm.run("uninstall", "tidegate", "--namespace", namespace, "--ignore-not-found")
+
+
+def served(cluster: KubeApi) -> list[str]:
+    names = cluster.kubectl("get", "crd", "-o", "name").split()
+    return sorted(name.rpartition("/")[2] for name in names if name.endswith("tidegate.io"))
+
+
+def create_policy(cluster: KubeApi, namespace: str) -> str:
+    """A policy as a user applies it; returns its uid."""
+    document = {**policy(), "metadata": {"name": "orders", "namespace": namespace}}
+
+    def is_applied() -> bool:
+        try:
+            cluster.kubectl("apply", "-f", "-", input=json.dumps(document))
+        except KubectlFailed:  # a CRD that is Established may still be unknown for a moment
+            return False
+        return True
+
+    wait_until(is_applied, "the first write to the fresh CRDs", timeout_seconds=30)
+    return field(cluster, "bbp/orders", ".metadata.uid", namespace=namespace)
+
+
+def field(cluster: KubeApi, what: str, path: str, *, namespace: str = "default") -> str:
+    return cluster.kubectl("get", what, "-n", namespace, "-o", f"jsonpath={{{path}}}")
+
+
+@pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
+def test_the_server_accepts_every_object_without_a_warning(cluster: KubeApi, helm: Helm, values: Path) -> None:
+    for name in ("platform", "streaming", "billing"):
+        make_namespace(cluster, name)
+    text = rendered(helm, values, crds={"enabled": True})
+    told = cluster.kubectl(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", "-", input=text
+    ).splitlines()
+    assert len(told) == len(objects(text))
+
+
+def test_a_replica_set_may_create_its_pods_where_only_restricted_pods_are_let_in(cluster: KubeApi, cluster_helm: Helm) -> None:
+    make_namespace(cluster, "pods")
+    with installed(cluster_helm, "pods", "--set=crds.enabled=false,rbac.aggregateRoles=false"):
+        pods = wait_until(lambda: pods_of(cluster, "pods", at_least=2), "two Pods", timeout_seconds=30)
+    assert {container["image"] for pod in pods for container in pod["spec"]["containers"]} == {"tidegate:0.1.0"}
+
+
+def pods_of(cluster: KubeApi, namespace: str, *, at_least: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+    return found if len(found) >= at_least else []
+
+
+def test_the_notes_name_the_next_commands_for_this_release(cluster_helm: Helm) -> None:
+    told = cluster_helm.run("install", "notes", str(CHART), "--dry-run=client", "--namespace", "platform", "--set", "watch.namespaces={a}")
+    notes = told.partition("NOTES:")[2]
+    assert "kubectl rollout status deployment/notes-tidegate -n platform" in notes
+    assert "kubectl get brokerbandwidthpolicies,businesstiers,quotaoverrides -n a" in notes
+
+
+@pytest.fixture
+def previous_chart(tmp_path: Path) -> Path:
+    """The chart as a version before this one: another number, and a CRD of which something is missing."""
+    chart = tmp_path / "tidegate"
+    shutil.copytree(CHART, chart)
+    about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    (chart / "Chart.yaml").write_text(yaml.safe_dump({**about, "version": "0.0.9"}))
+    template = chart / "templates" / "crds" / f"{POLICIES.partition('.')[2]}_{POLICIES.partition('.')[0]}.yaml"
+    without = template.read_text().replace("    categories:\n    - kafka\n", "")
+    assert without != template.read_text()
+    template.write_text(without)
+    return chart
+
+
+@pytest.fixture
+def no_crds(cluster: KubeApi) -> Iterator[None]:
+    """Before the test no kind of Tidegate's is served, nor after it."""
+    cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", "--timeout=60s")
+    yield
+    cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", "--timeout=60s")
+
+
+@pytest.mark.usefixtures("no_crds")
+def test_upgrading_and_uninstalling_keep_crds_and_policies(cluster: KubeApi, cluster_helm: Helm, previous_chart: Path) -> None:
+    make_namespace(cluster, "life")
+    cluster_helm.run("install", "tidegate", str(previous_chart), "--namespace", "life")
+    made = create_policy(cluster, "life")
+    crd = field(cluster, f"crd/{POLICIES}", ".metadata.uid")
+    assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == ""
+
+    cluster_helm.run("upgrade", "tidegate", str(CHART), "--namespace", "life", "--set=replicaCount=3")
+    assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == '["kafka"]'
+    assert field(cluster, "deployment/tidegate", ".spec.replicas", namespace="life") == "3"
+    assert field(cluster, f"crd/{POLICIES}", ".metadata.uid") == crd
+
+    cluster_helm.run("uninstall", "tidegate", "--namespace", "life")
+    assert cluster.kubectl("get", "deployments,services,pdb,serviceaccounts", "-n", "life", "-o", "name").split() == [
+        "serviceaccount/default"
+    ]
+    assert served(cluster) == CRDS
+
+    cluster_helm.run("install", "tidegate", str(CHART), "--namespace", "life")  # its own CRDs are no strangers to it
+    assert field(cluster, "bbp/orders", ".metadata.uid", namespace="life") == made
+    cluster_helm.run("uninstall", "tidegate", "--namespace", "life")
+
+
+@pytest.mark.usefixtures("no_crds")
+def test_crds_of_somebody_else_are_taken_over_only_when_asked_and_deleted_only_when_not_kept(cluster: KubeApi, cluster_helm: Helm) -> None:
+    make_namespace(cluster, "theirs")
+    cluster.install_crds(CHECKOUT / "crds")
+    with pytest.raises(HelmFailed, match="cannot be imported into the current release"):
+        cluster_helm.run("install", "tidegate", str(CHART), "--namespace", "theirs")
+    with installed(cluster_helm, "theirs", "--take-ownership", "--set=crds.keep=false"):
+        assert served(cluster) == CRDS
+    wait_until(lambda: served(cluster) == [], "the CRDs to go", timeout_seconds=60)
