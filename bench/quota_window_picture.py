@@ -1,21 +1,18 @@
 """The picture of docs/quota-window.md: for each window a 5 MB/s consumer that is cut to a fifth, and the broker's card at rest."""
 
-import re
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from matplotlib.axes import Axes
 
+from bench.picture_file import as_file
 from bench.quota_window_clients import Client, Kind
 from bench.quota_window_rows import QUOTA_SHARE, Phase, Second, of_phase
-from demo.palette import Role, light_variables
+from demo.palette import Role
 from demo.svg import picture
 
 SHOWN = Client(Kind.CONSUMER, 5_000_000)
 _BEFORE_SECONDS, _AFTER_SECONDS = 12, 60
-# a tenth of a point is finer than anybody sees, the fonts are named once for all, and the file is half as large
-_TENTHS, _SUPERFLUOUS = re.compile(r"(\d\.\d)\d+"), re.compile(r"^ +| font-family: [^;\"]*;?", re.MULTILINE)
-_STYLE = "<style>svg{background:#fff;font-family:sans-serif;" + light_variables() + "}</style>"
 
 
 def window_picture(runs: Mapping[int, Sequence[Second]]) -> str:
@@ -28,9 +25,7 @@ def window_picture(runs: Mapping[int, Sequence[Second]]) -> str:
             axes[0][column].set_title(f"{samples} x 1 s", fontsize=10)
         axes[0][0].set_ylabel("5 MB/s consumer,\ncut to 1 MB/s at 0\nMB/s")
         axes[1][0].set_ylabel("card's egress,\nnothing changed\nMB/s")
-    drawn = _TENTHS.sub(r"\1", _SUPERFLUOUS.sub("", svg.text)).replace(" \nL ", "L")
-    start = drawn.index(">", drawn.index("<svg")) + 1
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + drawn[:start] + _STYLE + drawn[start:]
+    return as_file(svg.text)
 
 
 def _cut(axes: Axes, rows: Sequence[Second]) -> None:

@@ -1,0 +1,63 @@
+"""`python -m bench.tide.picture` draws docs/measurements/episodes.svg: the measured episodes that are kept there, ladder beside Drain."""
+
+import csv
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from matplotlib.axes import Axes
+
+from bench.picture_file import as_file
+from bench.tide.raw import FOLDER
+from bench.tide.script import LIMIT, MB, Operation
+from demo.palette import Role
+from demo.rates import SAWTOOTH_SECONDS
+from demo.svg import picture
+
+PICTURE = FOLDER / "episodes.svg"
+_COLOURS = {"card": Role.CARD, "L0": Role.LEVEL_0, "L1": Role.LEVEL_1, "L2": Role.LEVEL_2, "L3": Role.LEVEL_3}
+_SPEEDS = ("ladder", "drain")
+_EVERY_SECONDS = 3
+_SHOWN_SECONDS = 240
+
+
+def episodes_picture() -> str:
+    """A whole SVG file; a row for each operation and number of connections. FileNotFoundError where one was not measured."""
+    rows = list(product(Operation, (1, 6)))
+    with picture(height_inches=9.0) as (figure, svg):
+        axes = figure.subplots(len(rows), len(_SPEEDS), sharex=True, sharey=True)
+        for row, (operation, connections) in enumerate(rows):
+            for column, speed in enumerate(_SPEEDS):
+                _draw(axes[row][column], _read(FOLDER / f"episode-{operation.value}-{connections}-{speed}.csv"))
+            axes[row][0].set_ylabel(f"{operation.value}, {connections} conn.\nMB/s, mean of 12 s")
+        axes[0][0].set_title("Ladder", fontsize=10)
+        axes[0][1].set_title("Drain", fontsize=10)
+        axes[0][1].legend(fontsize=8, ncols=3, frameon=False)
+        for axis in axes[-1]:
+            axis.set_xlabel("seconds since the limit was lowered")
+    return as_file(svg.text)
+
+
+def _draw(axes: Axes, rates: Mapping[str, Sequence[float]]) -> None:
+    for who, colour in _COLOURS.items():
+        means = [
+            sum(rates[who][end - SAWTOOTH_SECONDS : end]) / SAWTOOTH_SECONDS / 1000
+            for end in range(SAWTOOTH_SECONDS, min(len(rates[who]), _SHOWN_SECONDS), _EVERY_SECONDS)
+        ]
+        times = [SAWTOOTH_SECONDS - 10 + place * _EVERY_SECONDS for place in range(len(means))]
+        axes.plot(times, means, color=colour, label=who, linewidth=1.6 if who == "card" else 1.1)
+    axes.axhline(LIMIT / MB, color=Role.LIMIT, linewidth=1.0, linestyle="--", label="limit")
+    axes.set_ylim(bottom=0)
+
+
+def _read(path: Path) -> dict[str, list[float]]:
+    rates: dict[str, list[float]] = defaultdict(list)
+    with path.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            rates[row["who"]].append(float(row["kilobytes_per_second"]))
+    return rates
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(episodes_picture(), encoding="utf-8")
