@@ -45,12 +45,13 @@ def run_cache(_: argparse.Namespace) -> int:
 
 def run_prepare(_: argparse.Namespace) -> int:
     """Download and build what is not cached yet, so that no start of a part has to wait for it."""
+    from lab.archive_recording import record_archives
     from lab.debian_package import PROMETHEUS, unpacked
     from lab.helm import HELM
     from lab.kafka_jars import kafka_jars
     from lab.kube_build import kube_binary
 
-    kafka_jars()
+    record_archives(kafka_jars())
     unpacked(PROMETHEUS)
     kube_binary()
     HELM.binary()

@@ -13,6 +13,7 @@ from lab.process import Process
 from lab.waiting import wait_until
 from lab.zookeeper import DigestLogin
 
+MAIN_CLASS = "kafka.Kafka"
 START_TIMEOUT_SECONDS = 90
 _HEAP = ("-Xms128m", "-Xmx320m")
 
@@ -62,6 +63,7 @@ class BrokerPlan:
     plain_users: Mapping[str, str]  # user -> password, for SASL PLAIN
     zookeeper_login: DigestLogin | None
     extra_properties: Mapping[str, str]
+    java_options: tuple[str, ...] = ()
 
 
 class Broker:
@@ -97,9 +99,9 @@ class Broker:
         self._log_start = self.log_size_bytes()
         self._process = start_java(
             f"broker-{self.broker_id}",
-            "kafka.Kafka",
+            MAIN_CLASS,
             arguments=["server.properties"],
-            options=[*_HEAP, *self._agent_options(), *self._login_options()],
+            options=[*_HEAP, *self.plan.java_options, *self._agent_options(), *self._login_options()],
             jars=kafka_jars(),
             directory=self.plan.directory,
             namespace=self.plan.namespace.name if self.plan.namespace else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab import process
+from lab import class_archive, process
 from lab.process import Process
 
 # One small JVM among five on a laptop: serial collector, no second compiler.
@@ -29,11 +29,15 @@ def start_java(
     directory: Path,
     namespace: str | None = None,
 ) -> Process:
-    """Run `main_class` with its working files in `directory`; log4j and the JVM write to one log there, `<name>.log`."""
+    """Run `main_class` with its working files in `directory`; log4j and the JVM write to one log there, `<name>.log`.
+
+    It starts from its class archive where one was recorded.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     log4j = directory / "log4j.properties"
     log4j.write_text(_LOG4J)
-    argv = ["java", *SMALL_JVM, *options, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars}/*", main_class, *arguments]
+    jvm = [*SMALL_JVM, *class_archive.sharing_options(main_class, jars), *options, f"-Dlog4j.configuration=file:{log4j}"]
+    argv = ["java", *jvm, "-cp", class_archive.class_path(jars), main_class, *arguments]
     return process.start(name, argv, log_path=directory / f"{name}.log", working_directory=directory, namespace=namespace)
 
 

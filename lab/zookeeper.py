@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from lab.process import Process
 from lab.run_directory import RunDirectory
 from lab.waiting import wait_until
 
+MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _START_TIMEOUT_SECONDS = 60
 _TICK_MILLISECONDS = 1000
 
@@ -40,7 +41,7 @@ class ZooKeeperLab:
     """A ZooKeeper server on a free port of `host`; a context manager. Session timeouts from 2 to 20 s are granted.
 
     With `logins`, clients may log in by SASL DIGEST-MD5 as one of them; others are served still, and ACLs decide what they may do.
-    `settings` are added to its own, such as those of a secure port.
+    `settings` are added to its own, such as those of a secure port; `java_options` to those of its JVM.
     Without `directory` it makes, and removes, a run directory of its own.
     """
 
@@ -50,12 +51,14 @@ class ZooKeeperLab:
         host: str = "127.0.0.1",
         logins: tuple[DigestLogin, ...] = (),
         settings: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
         directory: Path | None = None,
     ) -> None:
         self.host = host
         self.logins = logins
         self.port = free_port(host)
         self._extra_settings = dict(settings or {})
+        self._java_options = tuple(java_options)
         self._directory = directory
         self._process: Process | None = None
         self._stack = ExitStack()
@@ -92,9 +95,9 @@ class ZooKeeperLab:
         (directory / "zoo.cfg").write_text(properties(self._settings(directory)))
         self._process = start_java(
             "zookeeper",
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            MAIN_CLASS,
             arguments=["zoo.cfg"],
-            options=["-Xmx128m", *self._login_options(directory)],
+            options=["-Xmx128m", *self._java_options, *self._login_options(directory)],
             jars=kafka_jars(),
             directory=directory,
         )
