@@ -78,6 +78,7 @@ def test_with_namespaces_nothing_is_granted_to_the_operator_outside_of_them(helm
         ({"watch": {"namespaces": ["a", "a"]}}, r"at '/watch/namespaces': items at 0 and 1 are equal"),
         ({"operator": {"logLevel": "debug"}}, r"at '/operator/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
         ({"operator": {"auditFile": "audit.jsonl"}}, r"at '/operator/auditFile': .* does not match pattern"),
+        ({"commonLabels": {"app.kubernetes.io/name": "x"}}, r"invalid propertyName 'app.kubernetes.io/name'"),
         ({"terminationGracePeriodSeconds": 5}, r"at '/terminationGracePeriodSeconds': minimum: got 5, want 30"),
         ({"podDisruptionBudget": {"maxUnavailable": 0}}, r"at '/podDisruptionBudget/maxUnavailable': minimum: got 0, want 1"),
         (

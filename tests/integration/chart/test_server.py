@@ -67,11 +67,17 @@ def field(cluster: KubeApi, what: str, path: str, *, namespace: str = "default")
     return cluster.kubectl("get", what, "-n", namespace, "-o", f"jsonpath={{{path}}}")
 
 
-@pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
-def test_the_server_accepts_every_object_without_a_warning(cluster: KubeApi, helm: Helm, values: Path) -> None:
+@pytest.fixture(scope="module")
+def places(cluster: KubeApi) -> None:
+    """The namespaces that the values files name."""
     for name in ("platform", "streaming", "billing"):
         make_namespace(cluster, name)
-    text = rendered(helm, values, crds={"enabled": True})
+
+
+@pytest.mark.usefixtures("places")
+@pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
+def test_the_server_accepts_every_object_without_a_warning(cluster: KubeApi, helm: Helm, values: Path) -> None:
+    text = rendered(helm, values)
     told = cluster.kubectl(
         "apply", "--server-side", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", "-", input=text
     ).splitlines()
