@@ -24,8 +24,7 @@ from bench.records import Record, Records
 from bench.rest import rest
 from bench.throttle_reaction import far_over_rarely_read, short_bursts, slightly_over
 from bench.tide.backlog import backlog
-from bench.tide.episodes import episodes
-from bench.tide.script import Operation
+from bench.tide.episodes import EPISODES
 from bench.tide.thirty import thirty
 from bench.world import world
 from lab.processor_time import ProcessorShare, ProcessorTimes
@@ -116,10 +115,9 @@ PARTS: Mapping[str, Callable[[], list[Figure]]] = {
     "throttle-reaction-15s": far_over_rarely_read,
     **QUOTA_WINDOWS,
     "throttle-short-bursts": short_bursts,
-    "throttle-episodes-consume": lambda: episodes(Operation.CONSUME),
-    "throttle-episodes-produce": lambda: episodes(Operation.PRODUCE),
     "throttle-thirty": thirty,
     "throttle-backlog": backlog,
+    **EPISODES,
     "peers": lambda: peers(1000, 5),
 }
 

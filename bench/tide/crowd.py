@@ -17,10 +17,10 @@ _L0_CATCHES_UP_SECONDS = 10.0
 _FLAT_OUT_BYTES_PER_SECOND = 200_000_000
 _FILLED_BYTES = 160_000_000
 _FILL_SECONDS = 60
+_LEAST_READ_AHEAD_KILOBYTES, _MOST_READ_AHEAD_KILOBYTES = 1024, 4096
 _CONSUMER = (
     # A muted client of librdkafka connects anew after a minute and gets away with it; a Java client waits it out, and so do these.
     ("socket.timeout.ms", "300000"),
-    ("queued.max.messages.kbytes", "4096"),
     ("fetch.queue.backoff.ms", "20"),
     ("fetch.wait.max.ms", "50"),
     ("fetch.message.max.bytes", "524288"),
@@ -94,9 +94,15 @@ def _client(kafka: KafkaLab, business: Business, operation: Operation, *, name: 
         client_id=f"bench-{business.user}",
         steps=_ramp(wanted),
         catch_up_seconds=catch_up_seconds if business.throttled is not None else max(catch_up_seconds, _L0_CATCHES_UP_SECONDS),
-        settings=_CONSUMER if operation is Operation.CONSUME else _PRODUCER,
+        settings=(*_CONSUMER, _read_ahead(wanted)) if operation is Operation.CONSUME else _PRODUCER,
     )
     return LoadClient(plan, kafka.run.path / "load", namespace=kafka.client_namespace)
+
+
+def _read_ahead(wanted: int | None) -> tuple[str, str]:
+    """A sixth of a second of what it wants; at least what a Java client fetches of a partition at once."""
+    kilobytes = _MOST_READ_AHEAD_KILOBYTES if wanted is None else min(_MOST_READ_AHEAD_KILOBYTES, wanted // 6000)
+    return "queued.max.messages.kbytes", str(max(_LEAST_READ_AHEAD_KILOBYTES, kilobytes))
 
 
 def _ramp(wanted: int | None) -> tuple[RateStep, ...]:

@@ -4,8 +4,9 @@ Produce and consume, one connection and six, the ladder and drain-then-set. Besi
 writes; under produce it shares the throttled quota, under fetch it has another one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class _Run:
 
     @property
     def name(self) -> str:
-        return f"{self.operation.value}-{self.connections}-{self.speed.lower()}"
+        return f"episode-{self.operation.value}-{self.connections}-{self.speed.lower()}"
 
     @property
     def title(self) -> str:
@@ -44,12 +45,11 @@ class _Run:
         return four_businesses(self.connections, self.name)
 
 
-def episodes(operation: Operation, connections: tuple[int, ...] = (1, 6)) -> list[Figure]:
-    """The figures of every combination, each played once."""
-    runs = [_Run(operation, count, speed) for count, speed in product(connections, _SILENCE_SECONDS)]
-    users = [business.user for run in runs for business in run.businesses]
-    with tide_stage(users, Path(f"out/bench/episodes-{operation.value}.operator.log")) as stage:
-        return [figure for run in runs for figure in _measured(stage, run)]
+def episode(run: _Run) -> list[Figure]:
+    """The figures of one episode; its seconds are kept in docs/measurements."""
+    users = [business.user for business in run.businesses]
+    with tide_stage(users, Path(f"out/bench/{run.name}.operator.log")) as stage:
+        return _measured(stage, run)
 
 
 def _measured(stage: TideStage, run: _Run) -> list[Figure]:
@@ -57,12 +57,9 @@ def _measured(stage: TideStage, run: _Run) -> list[Figure]:
     with neighbour(stage.on.kafka, businesses[-1].user, seconds=_NEIGHBOUR_SECONDS) as small:
         played = play(stage, businesses, run.operation, speed=run.speed, run=run.name)
         lost = small.lost()
-    keep(played, f"episode-{run.name}")
-    figures = list(_figures(played, run))
-    figures.append(Figure(f"{run.title}: records that L3's small Java producer lost", lost, "records", 0, f"of {small.records}"))
-    for figure in figures:
-        print(figure.row(), flush=True)
-    return figures
+    keep(played, run.name)
+    title = f"{run.title}: records that L3's small Java producer lost"
+    return [*_figures(played, run), Figure(title, lost, "records", 0, f"of {small.records}")]
 
 
 def _figures(played: Played, run: _Run) -> Iterator[Figure]:
@@ -81,3 +78,8 @@ def _figures(played: Played, run: _Run) -> Iterator[Figure]:
     yield Figure(f"{what}: L0 in its worst 36 s, less than it wants by", 100 * (1 - played.lowest_share(free)), "%", 3.0)
     full = played.seconds_until_full()
     yield Figure(f"{what}: limit raised to full load", _NEVER if full is None else full, "s", _FULL_SECONDS)
+
+
+EPISODES: Mapping[str, Callable[[], list[Figure]]] = {
+    run.name: partial(episode, run) for run in (_Run(*one) for one in product(Operation, (1, 6), _SILENCE_SECONDS))
+}
