@@ -49,7 +49,8 @@ def escalate(scene: Scene, was: DirectionMemory, drains: Mapping[RateKey, Draini
     cuts = (*ended, *(step for step in cuts if step.key not in {one.key for one in ended}))
     raises = _raises(scene, needs, memory, cuts)
     begun = {key: drain for key, drain in plan.drains.items() if any(cut.key == key for cut in cuts)}
-    after = _after(memory, scene, cuts=bool(cuts), raises=bool(raises))
+    # the end of a drain belongs to the round that began it: the next round waits for no second dwell
+    after = _after(memory, scene, cuts=len(cuts) > len(ended), raises=bool(raises))
     phase = _phase(scene, needs, plan, after, moving=bool(cuts) or plan.moving)
     return Outcome(phase, needs, plan, after, (*cuts, *raises), {**going, **begun})
 
