@@ -7,6 +7,7 @@ import pytest
 from controller_logic.model import QuotaWindow, Speed
 from controller_logic.rehearsal import Rehearsal
 from controller_logic.throttle_decision import StepKind, ThrottleStep
+from controller_logic.throttle_settings import ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
 
 
@@ -111,3 +112,20 @@ def test_l1_waits_for_no_tier_that_drains(speed: Speed, cut_at_once: set[str]) -
     played.scrape_seconds = 1.0
     want(played, zero=33, one=25, two=25, three=25)
     assert steps_of(played.run(1), StepKind.CUT).keys() == cut_at_once
+
+
+def test_the_next_round_waits_for_no_dwell_after_the_end_of_a_drain() -> None:
+    actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("three", "L3", 60, 1))
+    played = estate(*actors, limit_mb=50, speed=Speed.DRAIN)
+    played.scrape_seconds = 1.0
+    want(played, zero=45, one=25, three=25)
+    cuts: dict[str, list[float]] = {"one": [], "three": []}
+    for _ in range(45):
+        found = steps_of(played.run(1), StepKind.CUT)
+        for name in found:
+            cuts[name].append(played.now_seconds)
+        want(played, three=0.1 if played.now_seconds - cuts["three"][0] < 16 else 25)  # muted, and awake again
+    first, second = cuts["three"]
+    assert 5 < second - first < 20
+    assert played.in_force[actors[2].key] == 1 * MB
+    assert cuts["one"][1] - cuts["one"][0] == pytest.approx(ThrottleSettings().dwell_seconds, abs=1)
