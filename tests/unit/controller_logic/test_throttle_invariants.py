@@ -16,7 +16,7 @@ from controller_logic.scene import CUT_ORDER
 from controller_logic.throttle_decision import StepKind, ThrottleDecision
 from controller_logic.throttle_floor import floor_of
 from controller_logic.throttle_input import BrokerLimit, ManagedRate, RateKey, ThrottleMemory
-from controller_logic.throttle_settings import ClientFloors, ThrottleSettings
+from controller_logic.throttle_settings import RELEASED, ClientFloors, ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT
 
 BROKERS = (1, 2, 3)
@@ -238,7 +238,8 @@ def test_losing_the_memory_writes_nothing_by_itself(made: Rehearsal, story: list
             held, step = frame.memory.held.get(key), again.steps.get(key)
             on_its_way = made.in_force[key] > rate.contract or (held is not None and held.of(rate.contract) != made.in_force[key])
             wanted = rate.contract if step is None else step.value
-            assert on_its_way or wanted == made.in_force[key]
+            as_good_as_released = made.in_force[key] >= RELEASED * rate.contract and wanted == rate.contract
+            assert on_its_way or as_good_as_released or wanted == made.in_force[key]
 
 
 @SEARCH
