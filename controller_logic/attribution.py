@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller_logic.bucket import Bucket
+from controller_logic.hidden_load import hidden_load
 from controller_logic.model import Level
 from controller_logic.pressure import Card, Pressure
 from controller_logic.scene import CUT_ORDER, Scene
@@ -64,7 +65,7 @@ def needs_of(scene: Scene) -> Needs:
     for broker, card in scene.cards.items():
         if card.pressure is not Pressure.OVER:
             continue
-        amount, can_give = card.above(scene.settings.aim_percent / 100), scene.can_give(broker)
+        amount, can_give = card.above(scene.settings.aim_percent / 100) + hidden_load(scene, card), scene.can_give(broker)
         begun = broker in binding
         if can_give < least_relief(card, begun=begun) * amount:
             (spent if begun else helpless)[broker] = Helpless(amount, can_give)

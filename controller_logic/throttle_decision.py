@@ -101,6 +101,11 @@ class ThrottleStep:
         return self.value / self.contract
 
     @property
+    def ends_drain(self) -> bool:
+        """Whether this is the second write of a drain: it is safe only while its clients are silent, so it waits for nobody."""
+        return self.draining and self.value <= max(self.target, self.bucket.floor.value)
+
+    @property
     def lowers(self) -> bool:
         """Whether the value is below what is in force; from no quota at all too."""
         return self.in_force is None or self.value < self.in_force

@@ -62,7 +62,7 @@ def throttle_pass(
         ThrottleSettings.of(policy),
     )
     decision, remembered = throttle(given, memory)
-    changes = _in_turn(decision.steps.values())
+    changes = [step for step in _in_turn(decision.steps.values()) if not step.ends_drain]
     turn = paced(changes, pace, policy.window, now_seconds=now_seconds)
     going = len(changes) if policy.mode is Mode.OBSERVE else turn.now
     waiting = {step.key for step in changes[going:]}

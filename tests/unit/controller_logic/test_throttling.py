@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller_logic.decision import LevelState, MemberState, Memory
-from controller_logic.model import Level, Mode, TopicLeaders, WriteKind
+from controller_logic.model import Level, Mode, Speed, TopicLeaders, WriteKind
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.loaded_world import LEADER, THROTTLED, USERS, LoadedWorld, in_force, loaded_world, set_limit
 from tests.unit.controller_logic.worlds import FETCH, MB, member, per_broker, per_partition, report_of, tier, topology
@@ -265,3 +265,20 @@ def test_a_member_for_whose_form_the_tier_gives_no_rate_is_never_throttled_and_s
     report = report_of(decision, USERS[Level.L3])
     assert report.reason is Reason.NO_THROTTLED_RATE
     assert report.message.endswith("never throttled: its tier gives no throttled rate perBroker")
+
+
+def test_drains_that_end_together_wait_for_no_turn() -> None:
+    world = loaded_world(speed=Speed.DRAIN)
+    world.minutes(3)
+    world.wants[USERS[Level.L0]] = 40.0 * MB
+    set_limit(world, 50 * MB)
+    world.scrape()
+    first = in_force(world)
+    assert THROTTLED[Level.L3] < (first[Level.L3] or 0) < 12 * MB
+    assert THROTTLED[Level.L2] < (first[Level.L2] or 0) < 12 * MB
+    for level in (Level.L3, Level.L2):
+        world.wants[USERS[level]] = 0.1 * MB  # muted
+    for _ in range(3):
+        world.scrape()
+    ended = in_force(world)
+    assert (ended[Level.L3], ended[Level.L2]) == (THROTTLED[Level.L3], THROTTLED[Level.L2])
