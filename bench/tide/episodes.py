@@ -66,7 +66,9 @@ def _figures(played: Played, run: _Run) -> Iterator[Figure]:
     what, speed = run.title, run.speed
     each = {level: played.longest_silence(level) for level in ("L3", "L2", "L1", "L0")}
     note = ", ".join(f"{level} {seconds} s" for level, seconds in each.items())
-    yield Figure(f"{what}: longest silence of any client", max(each.values()), "s", _SILENCE_SECONDS[speed], note)
+    yield Figure(f"{what}: longest silence of any user", max(each.values()), "s", _SILENCE_SECONDS[speed], note)
+    if run.connections > 1:
+        yield _of_single_connections(played, what)
     within = played.seconds_until_within()
     yield Figure(f"{what}: first write until the card is within +5 %", _NEVER if within is None else within, "s", _WITHIN_SECONDS[speed])
     off = {business.level: played.rest_percent(business) for business in played.businesses if business.throttled is not None}
@@ -78,6 +80,16 @@ def _figures(played: Played, run: _Run) -> Iterator[Figure]:
     yield Figure(f"{what}: L0 in its worst 36 s, less than it wants by", 100 * (1 - played.lowest_share(free)), "%", 3.0)
     full = played.seconds_until_full()
     yield Figure(f"{what}: limit raised to full load", _NEVER if full is None else full, "s", _FULL_SECONDS)
+
+
+def _of_single_connections(played: Played, what: str) -> Figure:
+    """Siblings may take all that their user has for several windows: beside it what that came to with nothing written for a while."""
+    lowered = ("L3", "L2", "L1")
+    first, rests = played.first_write_seconds(), played.rests_at_seconds
+    longest = max(played.longest_of_connections(level, first, played.ended_seconds) for level in lowered)
+    at_rest = max(played.longest_of_connections(level, rests, played.raised_at_seconds) for level in lowered)
+    note = f"at rest, without any step, {at_rest} s of {played.raised_at_seconds - rests:.0f} s"
+    return Figure(f"{what}: longest silence of a single connection", longest, "s", None, note)
 
 
 EPISODES: Mapping[str, Callable[[], list[Figure]]] = {

@@ -35,11 +35,19 @@ class Played:
         return min(write.at_seconds for write in self.writes if write.at_seconds >= self.limited_at_seconds)
 
     def longest_silence(self, level: str) -> int:
-        """The longest run of whole seconds in which a client of the level moved nothing, from the first write to the end."""
+        """The longest run of whole seconds in which nobody of the level moved anything, from the first write to the end.
+
+        That is what a step may cause: when a mute is over, Kafka serves the user again, whichever of its connections asks first.
+        """
         begin = int(self.first_write_seconds())
-        seconds = int(self.ended_seconds) - begin
+        of_level = next(series for business, series in self.businesses.items() if business.level == level)
+        return longest_run_of_nothing(of_level.per_second(begin, int(self.ended_seconds) - begin))
+
+    def longest_of_connections(self, level: str, begin_seconds: float, end_seconds: float) -> int:
+        """The longest such run of any single connection of the level in that span; its siblings may have taken what the user had."""
         of_level = (series for name, series in self.clients.items() if name.startswith(level))
-        return max(longest_run_of_nothing(series.per_second(begin, seconds)) for series in of_level)
+        seconds = int(end_seconds) - int(begin_seconds)
+        return max(longest_run_of_nothing(series.per_second(int(begin_seconds), seconds)) for series in of_level)
 
     def seconds_until_within(self) -> float | None:
         """From the first write until the card's 24-second mean is within the limit + 5 % and stays so for a sawtooth; None if never."""

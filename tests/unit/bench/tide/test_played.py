@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.tide.backlog import spells_below
@@ -34,6 +36,15 @@ def test_the_longest_silence_may_lie_at_either_end(rates: list[float], longest: 
 
 def test_a_silence_before_the_first_write_is_not_ours() -> None:
     assert played([0, 0, 0, 5, 0, 5], [1] * 6, writes=[lowered(3, 4)]).longest_silence("L3") == 1
+
+
+def test_a_user_is_served_when_any_of_its_connections_is() -> None:
+    first, second = series([5, 0, 0, 0, 5, 5]), series([5, 0, 5, 0, 0, 5])
+    one = played([10, 0, 5, 0, 5, 10], [1] * 6, writes=[lowered(0, 4)])
+    two = replace(one, clients={"L3-reports-0": first, "L3-reports-1": second})
+    assert two.longest_silence("L3") == 1
+    assert two.longest_of_connections("L3", 0, 6) == 3
+    assert two.longest_of_connections("L3", 3, 6) == 2
 
 
 def test_a_card_that_dips_within_the_limit_for_less_than_a_sawtooth_is_not_within() -> None:
