@@ -55,6 +55,10 @@ def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
     def state() -> Any:
         return status(api_client, namespace, QUOTA_OVERRIDES).get("state")
 
+    def overridden_by() -> Any:
+        members = status(api_client, namespace, BUSINESS_TIERS).get("members") or [{}]
+        return members[0].get("override")
+
     def events() -> set[str]:
         return {event.reason for event in CoreV1Api(api_client).list_namespaced_event(namespace).items}
 
@@ -68,7 +72,7 @@ def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
         try:
             wait_until(lambda: quota() == OVERRIDDEN, "the override to be in force", timeout_seconds=30)
             wait_until(lambda: state() == "Active", "its status", timeout_seconds=10)
-            assert status(api_client, namespace, BUSINESS_TIERS)["members"][0]["override"] == f"{namespace}/more"
+            wait_until(lambda: overridden_by() == f"{namespace}/more", "the tier's status to name it", timeout_seconds=10)
             ends = end_soon(api_client, namespace)
             wait_until(lambda: quota() == CONTRACT, "the contract to be back", timeout_seconds=AHEAD_SECONDS + 10)
             assert ends <= time.time() < ends + 10
