@@ -31,7 +31,8 @@ def backlog() -> list[Figure]:
     spells = {business.level: spells_below(writes, business, ended_seconds=ended) for business in lowered}
     again = {level: len(sizes) - 1 for level, sizes in spells.items()}
     grown = sum(later > earlier for sizes in spells.values() for earlier, later in pairwise(sizes))
-    back = max((write.at_seconds for write in writes if write.after == _contract(businesses, write.user)), default=raised + _NEVER)
+    returned = [write.at_seconds for write in writes if write.at_seconds >= raised and write.after == _contract(businesses, write.user)]
+    back = max(returned, default=raised + _NEVER)
     what = "limit raised after 5 minutes, with the whole backlog"
     sizes = "; ".join(f"{level} {', '.join(f'{size / 1e9:.2f}' for size in all_of)} GB" for level, all_of in spells.items())
     return [

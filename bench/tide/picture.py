@@ -1,6 +1,7 @@
 """`python -m bench.tide.picture` draws docs/measurements/episodes.svg: the measured episodes that are kept there, ladder beside Drain."""
 
 import csv
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -59,5 +60,17 @@ def _read(path: Path) -> dict[str, list[float]]:
     return rates
 
 
+def main() -> int:
+    """Write the file; exit code 1, and the old one stays, where an episode was not measured yet."""
+    try:
+        drawn = episodes_picture()
+    except FileNotFoundError as missing:
+        part = Path(missing.filename).stem
+        print(f"{PICTURE} was not written: {missing.filename} is missing. Measure it first: python -m bench {part}", file=sys.stderr)
+        return 1
+    PICTURE.write_text(drawn, encoding="utf-8")
+    return 0
+
+
 if __name__ == "__main__":
-    PICTURE.write_text(episodes_picture(), encoding="utf-8")
+    sys.exit(main())
