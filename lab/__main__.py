@@ -1,4 +1,4 @@
-"""The lab's command line: `python -m lab doctor | cache | prepare | up | status | down`. It only reads arguments and prints.
+"""The lab's command line: `python -m lab doctor | cache | prepare | up | status | env | down`. It only reads arguments and prints.
 
 Nothing outside the standard library is imported before a command needs it: `doctor` and `cache` run on a bare machine.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from lab import cache, doctor
 from lab.errors import LabError
 
-_PARTS = ("kafka", "prometheus", "kube-api", "zookeeper")
+_PARTS = ("kafka", "prometheus", "kube-api", "node", "kind", "zookeeper")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,18 +43,11 @@ def run_cache(_: argparse.Namespace) -> int:
     return 0
 
 
-def run_prepare(_: argparse.Namespace) -> int:
+def run_prepare(options: argparse.Namespace) -> int:
     """Download and build what is not cached yet, so that no start of a part has to wait for it."""
-    from lab.archive_recording import record_archives
-    from lab.debian_package import PROMETHEUS, unpacked
-    from lab.helm import HELM
-    from lab.kafka_jars import kafka_jars
-    from lab.kube_build import kube_binary
+    from lab.preparation import prepare
 
-    record_archives(kafka_jars())
-    unpacked(PROMETHEUS)
-    kube_binary()
-    HELM.binary()
+    prepare(options.cluster)
     return 0
 
 
@@ -73,7 +66,10 @@ def run_up(options: argparse.Namespace) -> int:
     )
     lab = standing.bring_up(options.name, wanted)
     print(json.dumps(lab.addresses, indent=2))
-    print(f"`python -m lab down {options.name}` ends it.", file=sys.stderr)
+    print(
+        f"`python -m lab env {options.name}` prints what a shell needs to use it, `python -m lab down {options.name}` ends it.",
+        file=sys.stderr,
+    )
     return 0
 
 
@@ -94,6 +90,17 @@ def run_status(options: argparse.Namespace) -> int:
         print(f"run {name}: {'under way' if owned else 'interrupted; the next start clears it'}")
     if not labs and not runs:
         print("nothing is up")
+    return 0
+
+
+def run_env(options: argparse.Namespace) -> int:
+    """Print what a shell evaluates to use a standing lab."""
+    from lab import shell_access, standing
+
+    lab = standing.find(options.name)
+    if lab is None or not lab.is_alive() or not lab.addresses:
+        raise LabError(f"There is no lab named {options.name!r} that is up. `python -m lab up --name {options.name}` starts one.")
+    print(shell_access.exports(lab.addresses["shell"], standing.directory_of(lab.name) / "bin"))
     return 0
 
 
@@ -129,11 +136,16 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--quiet", action="store_true", help="print only what is missing")
     command.set_defaults(run=run_doctor)
     commands.add_parser("cache", help="list what is downloaded and built").set_defaults(run=run_cache)
-    commands.add_parser("prepare", help="download and build what is not cached yet").set_defaults(run=run_prepare)
+    command = commands.add_parser("prepare", help="download and build what is not cached yet")
+    command.add_argument("cluster", nargs="?", choices=("node", "kind"), help="for Pods too; as root")
+    command.set_defaults(run=run_prepare)
     _add_up(commands.add_parser("up", help="start a lab that stays up"))
     command = commands.add_parser("status", help="list the labs that are up")
     command.add_argument("--output", choices=("text", "json"), default="text")
     command.set_defaults(run=run_status)
+    command = commands.add_parser("env", help="what a shell evaluates to use one: its commands, and where its parts answer")
+    command.add_argument("name", nargs="?", default="lab", help="which one (default: %(default)s)")
+    command.set_defaults(run=run_env)
     command = commands.add_parser("down", help="end one lab, or all")
     command.add_argument("name", nargs="?", help="which one; without it, all")
     command.set_defaults(run=run_down)

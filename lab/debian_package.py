@@ -1,9 +1,10 @@
-"""Programs out of Debian packages, unpacked into the cache: no root, nothing installed, no service started."""
+"""Debian packages, downloaded, and programs out of them, unpacked into the cache: no root, nothing installed, no service started."""
 
 from __future__ import annotations
 
 import platform
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +29,34 @@ def is_unpacked(packages: Sequence[str]) -> bool:
     return cache.find(packages[0], _key_parts(packages)) is not None
 
 
+def download(packages: Sequence[str], directory: Path) -> list[Path]:
+    """The archives of these packages, the newest that apt knows, in `directory`, which is made; dependencies are not followed.
+
+    Raises `LabError` when one of them is not to be had, neither with this machine's package lists nor with fresh ones.
+    """
+    directory.mkdir(parents=True)
+    try:
+        _apt("download", *packages, work=directory, options=())
+    except LabError:
+        say(packages[0], "not to be had with this machine's package lists; fetching lists of our own")
+        private = _private_lists(directory)
+        _apt("update", work=directory, options=private)
+        _apt("download", *packages, work=directory, options=private)
+    return sorted(directory.glob("*.deb"))
+
+
+def offered(packages: Sequence[str]) -> list[str]:
+    """File name and hash of what this machine's lists offer, a line for each package; only the names where there are no lists."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-apt-") as scratch:
+        try:
+            _apt("download", "--print-uris", *packages, work=Path(scratch), options=())
+        except LabError:
+            return list(packages)
+        said = (Path(scratch) / "apt-get-download.log").read_text()
+    # 'http://mirror/path' name size hash: which mirror it is does not matter
+    return sorted(" ".join(line.split()[1::2]) for line in said.splitlines() if line.startswith("'"))
+
+
 def _key_parts(packages: Sequence[str]) -> list[str]:
     return [*packages, _release(), platform.machine()]
 
@@ -39,16 +68,8 @@ def _release() -> str:
 
 def _unpack(packages: Sequence[str], content: Path) -> None:
     work = content.parent / "download"
-    work.mkdir()
     say(packages[0], f"downloading the Debian packages {', '.join(packages)}")
-    try:
-        _apt("download", *packages, work=work, options=())
-    except LabError:
-        say(packages[0], "not to be had with this machine's package lists; fetching lists of our own")
-        private = _private_lists(work)
-        _apt("update", work=work, options=private)
-        _apt("download", *packages, work=work, options=private)
-    for archive in sorted(work.glob("*.deb")):
+    for archive in download(packages, work):
         _run("dpkg", ["dpkg", "-x", str(archive), str(content)], work=work)
     shutil.rmtree(content / "usr/share/doc", ignore_errors=True)
 

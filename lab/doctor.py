@@ -147,6 +147,14 @@ def _util_linux() -> Finding:
     return _program("setpriv", "Processes of the lab are tied to their parent with it.", remedy=f"{_APT} util-linux")
 
 
+def _perl() -> Finding:
+    found = shutil.which("perl")
+    if found is not None:
+        return Finding("perl", State.PRESENT, found)
+    consequence = "No kind cluster: the root file system of its node is made with it. The one-node lab does without."
+    return Finding("perl", State.LIMITED, "not found", consequence, f"{_APT} perl")
+
+
 def _openssl() -> Finding:
     return _program("openssl", "The certificates of the tests with TLS are made with it.", remedy=f"{_APT} openssl")
 
@@ -194,12 +202,13 @@ def _program(name: str, consequence: str, *, remedy: str) -> Finding:
 
 
 def _first_line(command: list[str]) -> str:
-    """The first line a program says about itself; empty when it is not there or fails."""
+    """The first line a program says about itself; empty when it is not there or fails. Java tells of options in the environment before."""
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return (done.stdout + done.stderr).strip().partition("\n")[0] if done.returncode == 0 else ""
+    said = [line for line in (done.stdout + done.stderr).strip().splitlines() if "Picked up " not in line]
+    return said[0] if said and done.returncode == 0 else ""
 
 
 _PROBES: dict[str, Callable[[], Finding]] = {
@@ -208,6 +217,7 @@ _PROBES: dict[str, Callable[[], Finding]] = {
     "packages": _packages,
     "util-linux": _util_linux,
     "openssl": _openssl,
+    "perl": _perl,
     "java": _java,
     "maven": _maven,
     "go": _go,

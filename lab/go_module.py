@@ -48,7 +48,8 @@ class GoModule:
         return cache.find(self.program, self._key_parts()) is not None
 
     def _key_parts(self) -> Iterator[str | bytes]:
-        for path in [self.directory / "go.mod", self.directory / "go.sum", *sorted((self.directory / "cmd").rglob("*.go"))]:
+        own_sources = sorted((self.directory / self.package).rglob("*.go")) if self.package.startswith("./") else []
+        for path in [self.directory / "go.mod", self.directory / "go.sum", *own_sources]:
             yield str(path.relative_to(self.directory))
             yield path.read_bytes()
         yield self._go_platform()

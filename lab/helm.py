@@ -46,7 +46,7 @@ class Helm:
 
     def __init__(self, home: Path, kubeconfig: Path | None = None) -> None:
         self._binary = HELM.binary()
-        places = {name: str(home / name.lower()) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")}
+        places = {name: str(home / name.lower()) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR")}
         # Nothing listens there: without a kubeconfig, no cluster that happens to be around is spoken to.
         cluster = {"KUBECONFIG": str(kubeconfig or home / "no-kubeconfig")}
         self._environment = {**os.environ, **places, **cluster}

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Self
 
 from lab.broker import Broker, BrokerPlan, Ports
+from lab.errors import LabError
 from lab.kafka_admin import KafkaAdmin, can_log_in
 from lab.namespaces import Namespace, Network
 from lab.ports import free_port
@@ -87,6 +88,13 @@ class KafkaLab:
     def run(self) -> RunDirectory:
         """The directory of this lab, for parts that live and end with it."""
         return self._run
+
+    @property
+    def bridge(self) -> Network:
+        """Where further machines can be put beside the brokers; `LabError` without namespaces."""
+        if self.network is None:
+            raise LabError("Nothing can be put beside brokers on loopback. Give --namespaces (`namespaces=True`), as root.")
+        return self.network
 
     @property
     def zookeeper_connect(self) -> str:

@@ -9,16 +9,22 @@ import json
 import signal
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
 from lab.kafka import KafkaLab
+from lab.kind import KindLab
 from lab.kube_api import KubeApi
+from lab.kube_node import NodeLab
 from lab.process_identity import ProcessIdentity
 from lab.progress import say
 from lab.prometheus import monitoring
-from lab.standing import StandingLab, Wanted
+from lab.shell_access import cluster_tools, kafka_tools, write_tools
+from lab.standing import StandingLab, Wanted, directory_of
 from lab.zookeeper import ZooKeeperLab
+
+_CLUSTERS: dict[str, type[NodeLab] | type[KindLab]] = {"node": NodeLab, "kind": KindLab}
 
 
 def main(name: str, wanted_json: str) -> int:
@@ -28,7 +34,7 @@ def main(name: str, wanted_json: str) -> int:
     lab.write()
     try:
         with ExitStack() as stack:
-            addresses = open_parts(lab.wanted, stack)
+            addresses = open_parts(lab.wanted, stack, tools=directory_of(name) / "bin")
             StandingLab(name, lab.keeper, lab.wanted, addresses=addresses).write()
             while True:
                 signal.pause()
@@ -37,27 +43,44 @@ def main(name: str, wanted_json: str) -> int:
         return 1
 
 
-def open_parts(wanted: Wanted, stack: ExitStack) -> dict[str, dict[str, Any]]:
-    """Open the wanted parts on `stack`, Kafka first; part -> what its clients need to know."""
-    addresses: dict[str, dict[str, Any]] = {}
-    if "kafka" in wanted.parts or "prometheus" in wanted.parts:
+def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, dict[str, Any]]:
+    """Open the wanted parts on `stack`, Kafka first; part -> what its clients need to know. Commands for them are put into `tools`."""
+    addresses: dict[str, dict[str, Any]] = {"shell": {}}
+    if {"kafka", "prometheus", *_CLUSTERS} & set(wanted.parts):
         say("kafka", f"starting ZooKeeper and {wanted.brokers} brokers")
         kafka = stack.enter_context(_kafka(wanted))
         addresses["kafka"] = _kafka_addresses(kafka, wanted)
+        addresses["shell"] |= {"KAFKA": kafka.bootstrap_servers, "ZOOKEEPER": kafka.zookeeper_connect}
+        write_tools(tools, kafka_tools(tools.parent))
         if "prometheus" in wanted.parts:
             say("prometheus", "starting")
             prometheus = stack.enter_context(monitoring(kafka, scrape_interval_seconds=wanted.scrape_interval_seconds))
             addresses["prometheus"] = {"url": prometheus.url}
+            addresses["shell"]["PROMETHEUS"] = prometheus.url
+        for part in _CLUSTERS.keys() & set(wanted.parts):
+            say(part, "starting a Kubernetes with one node")
+            cluster = _CLUSTERS[part](kafka.bridge)
+            stack.enter_context(cluster)
+            addresses[part] = _cluster_addresses(cluster)
+            addresses["shell"]["KUBECONFIG"] = str(cluster.kubeconfig)
+            write_tools(tools, cluster_tools(cluster))
     if "zookeeper" in wanted.parts:
         addresses["zookeeper"] = {"connect": stack.enter_context(ZooKeeperLab()).connect}
     if "kube-api" in wanted.parts:
         say("kube-api", "starting etcd, kube-apiserver and kube-controller-manager")
-        addresses["kube-api"] = {"kubeconfig": str(stack.enter_context(KubeApi()).kubeconfig)}
+        api = stack.enter_context(KubeApi())
+        addresses["kube-api"] = {"kubeconfig": str(api.kubeconfig)}
+        addresses["shell"].setdefault("KUBECONFIG", str(api.kubeconfig))
+        write_tools(tools, cluster_tools(api))
     return addresses
 
 
 def _kafka(wanted: Wanted) -> KafkaLab:
     return KafkaLab(brokers=wanted.brokers, namespaces=wanted.namespaces, users=wanted.users, server_properties=wanted.server_properties)
+
+
+def _cluster_addresses(cluster: NodeLab | KindLab) -> dict[str, Any]:
+    return {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.namespace.name, "directory": str(cluster.directory)}
 
 
 def _kafka_addresses(kafka: KafkaLab, wanted: Wanted) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""A real Kubernetes API on loopback: etcd, kube-apiserver and kube-controller-manager, each a part of the one binary `kube`.
+"""A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager, each a part of the one binary `kube`.
 
-No node, no scheduler, no Pods: what it offers is what an operator sees of a cluster (schemas, CEL, RBAC, watches, garbage collection,
-namespace deletion). Its state lives in one directory and is deleted at the end. Nothing needs root.
+Left to itself it has no node, no scheduler and no Pods: what it offers is what an operator sees of a cluster (schemas, CEL, RBAC, watches,
+garbage collection, namespace deletion), on loopback and without root. `kube_node` gives it a node. Its state lives in one directory and is
+deleted at the end.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import http.client
 import json
 import secrets
 import ssl
-import subprocess
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from lab.errors import LabError
 from lab.kube_build import kube_binary
 from lab.kube_key import service_account_key
+from lab.kubectl import run_kubectl
 from lab.ports import free_port
 from lab.process import Process, start
 from lab.progress import say
@@ -28,6 +30,7 @@ from lab.waiting import wait_until
 # Memory for time: with the usual 100 a small API server spends a quarter of its processor time on collecting garbage.
 _GARBAGE_PERCENT = "400"
 _START_TIMEOUT_SECONDS = 60.0
+_ADMIN = "admin"
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "cronjob-controller",
@@ -46,13 +49,19 @@ _CONTROLLERS = (
 )
 
 
-class KubectlFailed(LabError):
-    """kubectl ended with a code other than 0; `stderr` is what it said, which for a rejected object is the server's message."""
+@dataclass(frozen=True)
+class ApiPlan:
+    """Where the API listens, who may use it beside the administrator (user -> group), and what is different with a node.
 
-    def __init__(self, command: str, *, exit_code: int, stderr: str) -> None:
-        super().__init__(f"`kubectl {command}` ended with code {exit_code}: {stderr.strip()}")
-        self.exit_code = exit_code
-        self.stderr = stderr
+    `binary` gives the program that holds the parts, and builds it where it has to.
+    """
+
+    binary: Callable[[], Path] = kube_binary
+    host: str = "127.0.0.1"
+    users: Mapping[str, str] = field(default_factory=dict)
+    # Without the reconciler, because an API server refuses to advertise a loopback address in the Service `kubernetes`.
+    apiserver_flags: Sequence[str] = ("--endpoint-reconciler-type=none",)
+    controllers: Sequence[str] = _CONTROLLERS
 
 
 class KubeApi:
@@ -62,18 +71,19 @@ class KubeApi:
     first write to a fresh CRD takes about 2 s on this server although the CRD is Established, so install CRDs once per session.
     """
 
-    def __init__(self) -> None:
-        self._processes: list[Process] = []
-        self._token = secrets.token_hex(16)
+    def __init__(self, plan: ApiPlan | None = None) -> None:
+        self._plan = plan or ApiPlan()
+        self._processes: dict[str, Process] = {}
+        self._tokens = {user: secrets.token_hex(16) for user in (_ADMIN, *self._plan.users)}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._binary = kube_binary()
+        self._binary = self._plan.binary()
         with ExitStack() as stack:
             self.directory = stack.enter_context(RunDirectory()).path
             self.kubeconfig = self.directory / "admin.kubeconfig"
-            self._port = free_port()
-            self.server = f"https://127.0.0.1:{self._port}"
+            self._port = free_port(self._plan.host)
+            self.server = f"https://{self._plan.host}:{self._port}"
             stack.callback(self._kill)
             self._start()
             self._stack = stack.pop_all()
@@ -88,20 +98,22 @@ class KubeApi:
         `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than 0, `LabError` when it has not
         ended in time.
         """
-        command = [str(self._binary), "kubectl", f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.directory / 'kubectl'}", *args]
-        try:
-            done = subprocess.run(command, input=input or "", capture_output=True, text=True, timeout=timeout_seconds)
-        except subprocess.TimeoutExpired:
-            raise LabError(f"`kubectl {' '.join(args)}` had not ended after {timeout_seconds:g} s.") from None
-        if done.returncode != 0:
-            raise KubectlFailed(" ".join(args), exit_code=done.returncode, stderr=done.stderr)
-        return done.stdout
+        return run_kubectl(self._binary, self.kubeconfig, args, input=input, timeout_seconds=timeout_seconds)
+
+    def restart_apiserver(self) -> None:
+        """Kill the API server and start it again with all that etcd holds; returns once it is ready. Watches break, tokens stay good."""
+        self._processes["kube-apiserver"].kill()
+        self._start_apiserver()
 
     def install_crds(self, *paths: Path) -> None:
         """Apply the CRDs in these files or directories, refusing unknown fields, and wait until they are served."""
         files = [argument for path in paths for argument in ("-f", str(path))]
         self.kubectl("apply", "--server-side", "--validate=strict", *files)
         self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
+
+    def kubeconfig_of(self, user: str) -> Path:
+        """A kubeconfig for one of the plan's users; KeyError for anybody else."""
+        return self.kubeconfig_for(token=self._tokens[user], path=self.directory / f"{user.replace(':', '-')}.kubeconfig")
 
     def kubeconfig_for(self, *, token: str, path: Path) -> Path:
         """Write a kubeconfig to `path`, readable by its owner only, that presents the bearer `token`; returns `path`."""
@@ -120,26 +132,27 @@ class KubeApi:
     def _kill(self) -> None:
         # Nothing here is worth a clean shutdown: the state is deleted, and an API server with open watches takes its time.
         while self._processes:
-            self._processes.pop().kill()
+            self._processes.popitem()[1].kill()
 
     def _start(self) -> None:
         started = time.monotonic()
         self._write_credentials()
-        etcd_url = self._start_etcd()
-        self._start_apiserver(etcd_url)
-        self._wait_until_ready(self._port, "the Kubernetes API")
-        self._wait_until_ready(self._start_controller_manager(), "the controller manager", path="/healthz")
+        self._etcd_url = self._start_etcd()
+        self._start_apiserver()
+        self._wait_until_ready("127.0.0.1", self._start_controller_manager(), "the controller manager", path="/healthz")
         say("kube-api", f"ready at {self.server} after {time.monotonic() - started:.1f} s")
 
     def _write_credentials(self) -> None:
         _write_private(self.directory / "service-account.key", service_account_key())
-        _write_private(self.directory / "tokens.csv", f'{self._token},admin,admin,"system:masters"\n')
-        self.kubeconfig_for(token=self._token, path=self.kubeconfig)
+        groups = {_ADMIN: "system:masters", **self._plan.users}
+        lines = [f'{token},{user},{user},"{groups[user]}"\n' for user, token in self._tokens.items()]
+        _write_private(self.directory / "tokens.csv", "".join(lines))
+        self.kubeconfig_for(token=self._tokens[_ADMIN], path=self.kubeconfig)
 
     def _run(self, part: str, *flags: str) -> None:
         log_path = self.directory / "log" / f"{part}.log"
         argv = [str(self._binary), part, *flags]
-        self._processes.append(start(part, argv, log_path=log_path, environment={"GOGC": _GARBAGE_PERCENT}))
+        self._processes[part] = start(part, argv, log_path=log_path, environment={"GOGC": _GARBAGE_PERCENT})
 
     def _start_etcd(self) -> str:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -157,14 +170,12 @@ class KubeApi:
         )
         return client
 
-    def _start_apiserver(self, etcd_url: str) -> None:
+    def _start_apiserver(self) -> None:
         self._run(
             "kube-apiserver",
-            f"--etcd-servers={etcd_url}",
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
-            # otherwise it refuses to advertise a loopback address in the Service `kubernetes`
-            "--endpoint-reconciler-type=none",
+            f"--etcd-servers={self._etcd_url}",
+            f"--bind-address={self._plan.host}",
+            f"--advertise-address={self._plan.host}",
             f"--secure-port={self._port}",
             f"--cert-dir={self.directory / 'pki'}",
             f"--token-auth-file={self.directory / 'tokens.csv'}",
@@ -174,7 +185,9 @@ class KubeApi:
             f"--service-account-signing-key-file={self.directory / 'service-account.key'}",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--profiling=false",
+            *self._plan.apiserver_flags,
         )
+        self._wait_until_ready(self._plan.host, self._port, "the Kubernetes API", path="/readyz")
 
     def _start_controller_manager(self) -> int:
         port = free_port()
@@ -189,26 +202,29 @@ class KubeApi:
             "--leader-elect=false",
             f"--service-account-private-key-file={self.directory / 'service-account.key'}",
             f"--root-ca-file={self.directory / 'pki' / 'apiserver.crt'}",
-            f"--controllers={','.join(_CONTROLLERS)}",
+            f"--controllers={','.join(self._plan.controllers)}",
         )
         return port
 
-    def _wait_until_ready(self, port: int, what: str, *, path: str = "/readyz") -> None:
-        wait_until(lambda: self._answers(port, path), what, timeout_seconds=_START_TIMEOUT_SECONDS, processes=self._processes)
+    def _wait_until_ready(self, host: str, port: int, what: str, *, path: str) -> None:
+        wait_until(
+            lambda: _answers(host, port, path), what, timeout_seconds=_START_TIMEOUT_SECONDS, processes=list(self._processes.values())
+        )
 
-    def _answers(self, port: int, path: str) -> bool:
-        # Each part has signed its own certificate by now or not yet; whether it is ready is all that is asked, over loopback.
-        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        trusting.check_hostname = False
-        trusting.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5.0, context=trusting)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().status == http.HTTPStatus.OK
-        except OSError:
-            return False
-        finally:
-            connection.close()
+
+def _answers(host: str, port: int, path: str) -> bool:
+    # Each part has signed its own certificate by now or not yet; whether it is ready is all that is asked, on this machine.
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(host, port, timeout=5.0, context=trusting)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 def _write_private(path: Path, content: str) -> None:

@@ -30,7 +30,7 @@ def service_account_kubeconfig(
     """A kubeconfig that presents the ServiceAccount `name` of `namespace`, which is made and bound to `rules` here.
 
     The rules hold in the namespaces of `granted_in`, or in the whole cluster when there are none. The token lasts an hour. The
-    namespaces have to exist. Raises `lab.kube_api.KubectlFailed` when the server refuses a rule.
+    namespaces have to exist. Raises `lab.kubectl.KubectlFailed` when the server refuses a rule.
     """
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     objects: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}]

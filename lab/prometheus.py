@@ -39,20 +39,30 @@ class ScrapeTarget:
 
 
 class PrometheusLab:
-    """A Prometheus on a free loopback port, scraping `targets`; a context manager that returns once each was scraped once."""
+    """A Prometheus on a free port of `host`, scraping `targets`; a context manager that returns once each was scraped once."""
 
-    def __init__(self, targets: Sequence[ScrapeTarget] = (), *, scrape_interval_seconds: int = 1, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        targets: Sequence[ScrapeTarget] = (),
+        *,
+        scrape_interval_seconds: int = 1,
+        directory: Path | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
         self.targets = tuple(targets)
+        self._host = host
         self.scrape_interval_seconds = scrape_interval_seconds
         self._directory = directory
-        self._port = free_port()
+        self._port = free_port(host)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         refuse_missing("linux", "util-linux", "apt")
         with ExitStack() as stack:
             directory = self._directory or stack.enter_context(RunDirectory()).path / "prometheus"
-            self.process = stack.enter_context(self._start(directory))
+            self._place = directory
+            self.process = self._start()
+            stack.callback(lambda: self.process.stop())  # the one that runs then
             wait_until(self._is_ready, "Prometheus to be ready", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
             wait_until(self._scrapes_all, "a first scrape of each target", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
             self._stack = stack.pop_all()
@@ -64,7 +74,7 @@ class PrometheusLab:
     @property
     def url(self) -> str:
         """The address of its web interface and API."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{self._host}:{self._port}"
 
     def query(self, expression: str, at_unix_seconds: float | None = None) -> list[dict[str, Any]]:
         """The result of an instant query, as its API gives it; empty when nothing matches."""
@@ -78,7 +88,13 @@ class PrometheusLab:
         window = {"start": repr(start_unix_seconds), "end": repr(end_unix_seconds), "step": repr(step_seconds)}
         return list(self._get("/api/v1/query_range", {"query": expression, **window})["data"]["result"])
 
-    def _start(self, directory: Path) -> Process:
+    def restart(self) -> None:
+        """Start it again on the same address with all its samples, after `process.kill`; returns once it is ready."""
+        self.process = self._start()
+        wait_until(self._is_ready, "Prometheus to be ready", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
+
+    def _start(self) -> Process:
+        directory = self._place
         directory.mkdir(parents=True, exist_ok=True)
         # Prometheus reads YAML, and JSON is YAML.
         (directory / "prometheus.yml").write_text(json.dumps(self._configuration(), indent=1))
@@ -86,7 +102,7 @@ class PrometheusLab:
             str(unpacked(PROMETHEUS) / "usr/bin/prometheus"),
             f"--config.file={directory}/prometheus.yml",
             f"--storage.tsdb.path={directory}/data",
-            f"--web.listen-address=127.0.0.1:{self._port}",
+            f"--web.listen-address={self._host}:{self._port}",
         ]
         return process.start("prometheus", argv, log_path=directory / "prometheus.log", working_directory=directory)
 
@@ -133,8 +149,11 @@ def monitoring(kafka: KafkaLab, *, scrape_interval_seconds: int = 1) -> Iterator
             if broker.plan.namespace is not None:
                 stack.enter_context(_node_exporter(broker))
                 targets.append(ScrapeTarget("node", f"{broker.plan.host}:{_NODE_EXPORTER_PORT}", broker.broker_id))
+        # On the bridge it is there for whatever else lives there.
+        host = kafka.network.gateway if kafka.network else "127.0.0.1"
         directory = kafka.run.path / "prometheus"
-        yield stack.enter_context(PrometheusLab(targets, scrape_interval_seconds=scrape_interval_seconds, directory=directory))
+        prometheus = PrometheusLab(targets, scrape_interval_seconds=scrape_interval_seconds, directory=directory, host=host)
+        yield stack.enter_context(prometheus)
 
 
 def _why_no_node_exporter() -> str:

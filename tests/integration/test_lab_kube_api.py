@@ -10,8 +10,9 @@ import pytest
 import yaml
 from kubernetes import client, watch
 
-from lab.kube_api import KubeApi, KubectlFailed
+from lab.kube_api import KubeApi
 from lab.kube_identity import service_account_kubeconfig
+from lab.kubectl import KubectlFailed
 
 pytestmark = pytest.mark.integration
 
@@ -170,7 +171,7 @@ def test_two_apis_run_side_by_side_and_leave_nothing(kube_api: KubeApi) -> None:
         assert second.server != kube_api.server
         second.kubectl("create", "namespace", "only-here")
         assert "only-here" not in kube_api.kubectl("get", "namespaces")
-        directory, processes = second.directory, list(second._processes)
+        directory, processes = second.directory, list(second._processes.values())
     assert not directory.exists()
     gone = [not Path(f"/proc/{process.pid}").exists() for process in processes]
     assert gone == [True, True, True]

@@ -65,3 +65,12 @@ def test_starting_without_a_needed_part_fails_with_the_doctors_words(monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LabError, match=r"MISSING  java(.|\n)*to mend it: .*openjdk-17"):
         doctor.refuse_missing("linux", "java")
+
+
+def test_java_is_found_where_the_environment_has_options_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("""#!/bin/sh\necho 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx64m' >&2\necho 'openjdk version "17.0.15"' >&2\n""")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (found,) = (one for one in doctor.examine() if one.part == "java")
+    assert (found.state, found.found) == (State.PRESENT, 'openjdk version "17.0.15"')

@@ -1,0 +1,167 @@
+"""A cluster made by kind, on a dockerd in a network namespace on the bridge of a lab: Kubernetes as kubeadm sets it up. Needs root.
+
+    with KafkaLab(namespaces=True) as kafka, KindLab(kafka.bridge) as cluster:
+        cluster.load_image(archive)
+        cluster.kubectl("apply", "-f", "pod.yaml")
+
+Pods reach everything on the bridge (brokers, ZooKeeper, Prometheus) under the namespace's address, as they would leave a real node; the
+API is reached from the machine at the same address. One node, whose network enforces no NetworkPolicy. Nothing is routed beyond the bridge.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from lab.command import output_of
+from lab.dockerd import Dockerd
+from lab.errors import LabError
+from lab.kind_image import KIND, NODE_IMAGE
+from lab.kind_store import node_data
+from lab.kube_build import KUBE_NODE
+from lab.kube_calls import calls_policy
+from lab.kubectl import run_kubectl
+from lab.namespaces import Namespace, Network
+from lab.node_parts import lacks_sys_resource
+from lab.progress import say
+from lab.run_directory import RunDirectory
+from lab.waiting import wait_until
+
+CLUSTER = "lab"
+_NODE = f"{CLUSTER}-control-plane"
+_API_PORT = 6443
+_SERVICE_SUBNET = "10.96.0.0/16"
+_HOST_NUMBER = 60
+_CALLS = "/calls"  # as the node and the API server see the directory
+_CREATE_TIMEOUT_SECONDS = 240.0
+_DNS_TIMEOUT_SECONDS = 90
+_LOAD_TIMEOUT_SECONDS = 120.0
+_RESTART_TIMEOUT_SECONDS = 90.0
+
+
+class KindLab:
+    """A context manager that returns once the node is Ready and the cluster's names are answered."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        started = time.monotonic()
+        prepared = node_data()
+        with ExitStack() as stack:
+            run = stack.enter_context(RunDirectory())
+            self.directory = run.path / "kind"
+            self.kubeconfig = self.directory / "admin.kubeconfig"
+            self._namespace = self._network.add("kind", _HOST_NUMBER)
+            _open_namespace(self._namespace, gateway=self._network.gateway)
+            self._calls = self.directory / "calls"
+            self._engine = stack.enter_context(Dockerd(run, self._namespace, self.directory, prepared=prepared))
+            self._create()
+            self._stack = stack.pop_all()
+        say("kind", f"ready at https://{self._namespace.address}:{_API_PORT} after {time.monotonic() - started:.1f} s")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def calls_path(self) -> Path:
+        """The API server's audit log: every call of a ServiceAccount outside kube-system, a JSON object a line."""
+        return self._calls / "calls.jsonl"
+
+    @property
+    def namespace(self) -> Namespace:
+        """The network namespace around the node: what is dropped there, no Pod reaches."""
+        return self._namespace
+
+    @property
+    def engine_environment(self) -> Mapping[str, str]:
+        """All that a client of its dockerd needs."""
+        return self._engine.environment
+
+    def shared_folder(self, name: str) -> tuple[Path, str]:
+        """As `NodeLab.shared_folder`."""
+        path = self._calls / "shared" / name
+        path.mkdir(parents=True)
+        path.chmod(0o777)
+        return path, f"{_CALLS}/shared/{name}"
+
+    def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
+        """As `KubeApi.kubectl`."""
+        return run_kubectl(KUBE_NODE.binary(), self.kubeconfig, arguments, input=input, timeout_seconds=timeout_seconds)
+
+    def load_image(self, archive: Path) -> None:
+        """Have the node hold the images of a docker archive, under the names that stand in it; nothing is ever pulled."""
+        self._kind("load", "image-archive", str(archive), timeout_seconds=_LOAD_TIMEOUT_SECONDS)
+
+    def restart_apiserver(self) -> None:
+        """Kill the API server; returns once the one that kubelet starts in its place is ready."""
+        self._engine.docker("exec", _NODE, "pkill", "-KILL", "-x", "kube-apiserver")
+        wait_until(self._is_ready, "the API server that was killed", timeout_seconds=_RESTART_TIMEOUT_SECONDS, poll_seconds=0.2)
+
+    def _create(self) -> None:
+        settings = self.directory / "cluster.json"
+        settings.write_text(json.dumps(_cluster(self._namespace.address, calls=self._calls), indent=1))
+        self._calls.mkdir()
+        (self._calls / "policy.json").write_text(json.dumps(calls_policy()))
+        choices = ["--config", str(settings), "--image", NODE_IMAGE, "--kubeconfig", str(self.kubeconfig), "--wait", "120s"]
+        self._kind("create", "cluster", *choices, timeout_seconds=_CREATE_TIMEOUT_SECONDS)
+        available = ["--for=condition=Available", "deployment/coredns", f"--timeout={_DNS_TIMEOUT_SECONDS}s"]
+        self.kubectl("--namespace=kube-system", "wait", *available, timeout_seconds=_DNS_TIMEOUT_SECONDS + 10)
+
+    def _kind(self, *arguments: str, timeout_seconds: float) -> str:
+        return self._engine.call([str(KIND.binary()), *arguments, "--name", CLUSTER], timeout_seconds=timeout_seconds)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.kubectl("get", "--raw", "/readyz", timeout_seconds=10.0) == "ok"
+        except LabError:
+            return False
+
+
+def _cluster(address: str, *, calls: Path) -> dict[str, object]:
+    """kind's configuration. `calls` is the directory for the API server's audit log, with its policy."""
+    cluster: dict[str, object] = {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "networking": {"apiServerAddress": address, "apiServerPort": _API_PORT, "serviceSubnet": _SERVICE_SUBNET},
+        "kubeadmConfigPatches": [json.dumps(_control_plane()), json.dumps(_kubelet())],
+        "nodes": [{"role": "control-plane", "extraMounts": [{"hostPath": str(calls), "containerPath": _CALLS}]}],
+    }
+    if lacks_sys_resource():
+        clamp = '[plugins."io.containerd.grpc.v1.cri"]\n  restrict_oom_score_adj = true\n'
+        cluster["containerdConfigPatches"] = [clamp]
+    return cluster
+
+
+def _control_plane() -> dict[str, object]:
+    """What is different from kubeadm's own. etcd does not wait for the disk: what a lab holds need not outlive the machine."""
+    audit = {"audit-policy-file": f"{_CALLS}/policy.json", "audit-log-path": f"{_CALLS}/calls.jsonl"}
+    volume = {"name": "calls", "hostPath": _CALLS, "mountPath": _CALLS, "pathType": "Directory"}
+    return {
+        "kind": "ClusterConfiguration",
+        "apiServer": {"extraArgs": audit, "extraVolumes": [volume]},
+        "etcd": {"local": {"extraArgs": {"unsafe-no-fsync": "true"}}},
+    }
+
+
+def _kubelet() -> dict[str, object]:
+    """An API server that is killed again and again comes back within seconds; kubelet would wait longer each time, up to five minutes."""
+    return {
+        "kind": "KubeletConfiguration",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "featureGates": {"KubeletCrashLoopBackOffMax": True},
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
+    }
+
+
+def _open_namespace(namespace: Namespace, *, gateway: str) -> None:
+    inside = ["ip", "-n", namespace.name, "route", "add"]
+    output_of([*inside, "default", "via", gateway], timeout_seconds=20.0)
+    # A Pod that asks for a Service before kube-proxy knows it is told so, where it would wait half a minute for an answer from outside.
+    output_of([*inside, "unreachable", _SERVICE_SUBNET], timeout_seconds=20.0)
