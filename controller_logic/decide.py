@@ -2,6 +2,7 @@
 
 The order of a pass:
 
+    0. advise      what usage says of contracts, and what of it stands in their place               recommend
     1. hold        anything missing or a person's pause: report what is known, write nothing        holds_of
     2. target      contracts, with overrides laid over them, on the leaders, and Kafka's defaults   override, desired
     3. throttle    which rates load holds below their contracts, and how far each may go now        throttle_pass
@@ -32,6 +33,7 @@ from controller_logic.model import Contract, Entity, Hold, Mode, Observation, Ra
 from controller_logic.override import apply_overrides
 from controller_logic.plan import Plan, deletion_plan, make_plan, our_entities
 from controller_logic.reasons import Reason
+from controller_logic.recommend import AdviceBasis, Advised, advise
 from controller_logic.throttle_pass import ThrottlePass, throttle_pass
 
 WARN_ABOVE_SKEW = 1.5
@@ -41,16 +43,27 @@ _NOT_NEEDED_TO_RESTORE = frozenset({Reason.BROKERS_UNREACHABLE, Reason.TOPOLOGY_
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """What to write now, what to say, and what to remember. See the module's docstring for the order of steps."""
-    overridden = apply_overrides(observation.tiers, observation.overrides, observation.now_seconds)
+    advised = _advised(observation, memory)
+    memory = replace(memory, advised=advised)
+    overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
     decision, memory = _decide(replace(observation, tiers=overridden.tiers), memory)
     watched = watch(observation, memory.pressures)
     levels = level_reports(decision, memory.causes)
     if not decision.holds:
         memory = replace(memory, causes={one.level: one.because for one in levels if one.below_contract})
-    decision = replace(decision, overridden=overridden, watched=watched, levels=levels)
+    decision = replace(decision, overridden=overridden, watched=watched, levels=levels, advice=advised.advice)
     if watched is None:
         return decision, memory
     return decision, replace(memory, pressures={one.broker: one.pressure for one in watched})
+
+
+def _advised(observation: Observation, memory: Memory) -> Advised:
+    """Contracts as usage makes them; without usage, without all tiers, or on the way out they are as declared."""
+    if observation.usage is None or observation.tiers is None or observation.policy.deleting:
+        return Advised(observation.tiers)
+    policy = observation.policy
+    basis = AdviceBasis(observation.usage, observation.tiers, policy.advice, policy.limits, observation.topology)
+    return advise(basis, memory.advised)
 
 
 def _decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:

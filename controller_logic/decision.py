@@ -16,6 +16,8 @@ from controller_logic.pressure import Pressure
 from controller_logic.promise import Promise, promise_of
 from controller_logic.promise_ground import Ground
 from controller_logic.reasons import Reason
+from controller_logic.recommend import Advised
+from controller_logic.recommend_usage import Advice
 from controller_logic.throttle_decision import ThrottleDecision
 from controller_logic.throttle_input import ThrottleMemory
 from controller_logic.value import value
@@ -39,7 +41,7 @@ class Memory:
     `confirmed_removals` are the entities that a person confirmed for removal and that are not all given back yet;
     `held_since` says since when the holds stand that the core itself found; `pressures` what was said of each broker last;
     `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the throttle and to the spread of its writes,
-    `adaptations` to scaling method Adaptive.
+    `adaptations` to scaling method Adaptive. `advised` is what was recommended last.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
@@ -51,6 +53,7 @@ class Memory:
     pace: WritePace | None = None
     causes: Mapping[Level, str] = field(default_factory=dict)
     adaptations: Adaptations = field(default_factory=dict)
+    advised: Advised | None = None
 
 
 class MemberState(StrEnum):
@@ -193,7 +196,8 @@ class Decision:
     due or the budget has room again, None = no need before the usual poll. `overridden` says which overrides apply, and when one ends.
     `finished_deleting` is true when a deleting policy has nothing left to give back. `watched` has every live broker against its limits;
     None = load is not known. `throttle` is what load made of every rate, None = the policy measures none, or the pass is held.
-    `levels` is what each level with members is; none while the pass is held.
+    `levels` is what each level with members is; none while the pass is held. `advice` is what usage says of members' contracts, by tier
+    and member.
     """
 
     writes: tuple[QuotaWrite, ...] = ()
@@ -212,3 +216,4 @@ class Decision:
     throttle: ThrottleDecision | None = None
     levels: tuple[LevelReport, ...] = ()
     overridden: Overridden = field(default_factory=Overridden)
+    advice: Mapping[tuple[str, str], tuple[Advice, ...]] = field(default_factory=dict)

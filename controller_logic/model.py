@@ -26,6 +26,7 @@ from controller_logic.names import ScalingMethod as ScalingMethod
 from controller_logic.names import Speed as Speed
 from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
+from controller_logic.recommend_usage import AdviceTerms, Usage
 from controller_logic.value import value
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Policy:
     hold_seconds: float = 45.0
     speed: Speed = Speed.LADDER
     enable_metering: bool = False
+    advice: AdviceTerms = field(default_factory=AdviceTerms)
 
 
 # --- what is observed ------------------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ class Observation:
     `readings` None = load is not measured, or no reading has come yet; it holds nothing up.
     `quotas` has an entry for every entity that a tier or a default names and for every entity in the ledger (an absent
     znode is an entry with version None); an entity that it lacks is unknown, not unlimited. `client_quotas_exist` says whether anybody
-    has set a byte rate for a client id without a user; None = nobody looked.
+    has set a byte rate for a client id without a user; None = nobody looked. `usage` None = no usage tables tell anything now.
     """
 
     now_seconds: float
@@ -231,6 +233,7 @@ class Observation:
     readings: Readings | None = None
     overrides: "tuple[Override, ...]" = ()
     client_quotas_exist: bool | None = None
+    usage: Usage | None = None
 
 
 # --- what is written -------------------------------------------------------------------------------------------------

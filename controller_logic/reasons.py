@@ -83,6 +83,32 @@ class Reason(StrEnum):
     POOR_FIT = "PoorFit", "A cut takes more from brokers that are well than from those over their limits; moving leaders would fit better."
     MINIMUM_CHANGE = "MinimumChange", "Leaders moved by less than leaderScaling.minimumChangePercent."
 
+    # what usage tables say of a contract
+    RECOMMENDED = "Recommended", "Usage asks for another contract; it is shown, and changes nothing."
+    RECOMMENDATION_APPLIED = (
+        "RecommendationApplied",
+        "A contract recommended from usage stands in place of the declared one, within the bound that the policy gives.",
+    )
+    CONTRACT_FITS = "ContractFits", "Usage asks for no other contract, or for one that differs by less than a tenth."
+    SHARE_SPENT = "ShareSpent", "Usage asks for more, but the tier's share of the brokers' limits is spent."
+    USAGE_UNKNOWN = "UsageUnknown", "No usage table names the member, so no contract is recommended."
+    USAGE_INCOMPLETE = "UsageIncomplete", "Samples cover too little of the window, so no contract is recommended."
+    USAGE_THROTTLED = "UsageThrottled", "The member was throttled for most of the window: what it moved is not what it needs."
+    UNUSED = "Unused", "The member moved nothing in 99 % of the window, which says nothing of what it needs."
+
+    # how usage rollups are getting on
+    ROLLUPS_PUBLISHED = "RollupsPublished", "Every window that is over is in the usage tables."
+    ROLLUPS_BEHIND = "RollupsBehind", "Windows that are over wait for their rollup Job; one runs at a time, the oldest first."
+    ROLLUP_FAILED = "RollupFailed", "A rollup Job failed; other windows go on, and this one is tried again."
+    ROLLUPS_NOT_OFFERED = "RollupsNotOffered", "The operator was started without an image for rollup Jobs, so it makes none."
+    ROLLUPS_UNSEEN = "RollupsUnseen", "The Jobs of the policy, or what they tell, could not be read of late."
+    ROLLUPS_NOT_WANTED = "RollupsNotWanted", "The policy asks for no usage rollups."
+    ROLLUP_RESULT_UNUSABLE = (
+        "RollupResultUnusable",
+        "What the rollup Jobs wrote down is not theirs, or has a form that this version does not read.",
+    )
+    ROLLUP_RESULT_STALE = "RollupResultStale", "What the rollup Jobs wrote down is too old; contracts are as declared."
+
     # one object or entity only
     POLICY_NOT_FOUND = "PolicyNotFound", "The policy this object refers to does not exist yet."
     TOPIC_NOT_FOUND = "TopicNotFound", "A topic of the member does not exist."
@@ -116,5 +142,8 @@ class Reason(StrEnum):
         "metrics.enableMetering writes nothing: a quota for Kafka's default user would replace or hide quotas that exist.",
     )
     METRICS_NOT_WATCHED = "MetricsNotWatched", "The policy names no metrics, so no broker's load is read."
+    STORAGE_UNREACHABLE = "StorageUnreachable", "The storage of the usage tables did not answer, or is full; what is published there stays."
+    USAGE_DAMAGED = "UsageDamaged", "A file of the usage tables does not hold what was written to it; it is neither published nor shown."
+    USAGE_VERSION = "UsageVersion", "The usage tables were written by another version of Tidegate, which reads them differently."
     RESTORE_INCOMPLETE = "RestoreIncomplete", "Not everything could be given back before the policy was deleted."
     INTERNAL_ERROR = "InternalError", "A bug in Tidegate; the pass was abandoned and nothing further was written."

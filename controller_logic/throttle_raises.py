@@ -54,7 +54,9 @@ class _Raiser:
     def raise_tier(self, level: Level) -> bool:
         """Raise what may be raised. Returns whether all of it is released, so that the next tier may follow."""
         throttled = [bucket for bucket in self._scene.tiers[level] if bucket.is_throttled]
-        open_ones = [bucket for bucket in throttled if bucket.key not in self._busy and not self._is_pinned(bucket)]
+        open_ones = [
+            bucket for bucket in throttled if bucket.key not in self._busy and not self._is_pinned(bucket) and not _is_above(bucket)
+        ]
         for bucket in open_ones:
             if bucket.is_free and self._has_room_everywhere(bucket):
                 self._release(bucket)
@@ -123,6 +125,11 @@ class _Raiser:
 
     def _seen_room(self, brokers: Sequence[int]) -> dict[int, float]:
         return {broker: self._room[broker] for broker in brokers if broker in self._room}
+
+
+def _is_above(bucket: Bucket) -> bool:
+    """Whether it still goes down to a contract that leaders made smaller, by safe steps: until then nothing is given back."""
+    return bucket.cap > bucket.contract
 
 
 def _brokers(bucket: Bucket) -> frozenset[int]:

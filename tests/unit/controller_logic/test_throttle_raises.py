@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from controller_logic.kafka_throttle import predicted_mute_seconds
 from controller_logic.rehearsal import Actor, Rehearsal
 from controller_logic.throttle_decision import LimitedBy, StepKind, ThrottleDecision
 from controller_logic.throttle_input import Held, RateKey, ThrottleMemory
@@ -112,3 +113,19 @@ def test_a_lower_tier_waits_until_the_higher_one_has_its_contract(higher: str, l
     held_at(played, high=10, low=1)
     want(played, high=100, low=100)
     assert steps_of(after_a_hold(played), StepKind.RAISE).keys() == {"high"}
+
+
+def test_what_still_goes_down_to_a_smaller_contract_is_not_called_released() -> None:
+    """Its leaders left when a raise was due: above the new contract there is nothing to give back, and it goes down by safe steps."""
+    played = one_user(contract_mb=99, at_mb=95, other_mb=2)
+    for _ in range(4):
+        played.run(15)
+    played.actors[0] = actor("a", "L3", 33)
+    key = played.actors[0].key
+    for _ in range(10):
+        in_force = played.in_force[key]
+        step = played.run(1).steps.get(key)
+        assert step is None or step.kind is not StepKind.RELEASE or step.value >= in_force
+        assert step is None or predicted_mute_seconds(in_force, step.value, played.settings.window) <= played.settings.max_mute_seconds
+        played.run(29)
+    assert played.in_force[key] == 33 * MB

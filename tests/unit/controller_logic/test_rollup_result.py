@@ -1,0 +1,60 @@
+"""What a Job writes down is what the operator reads, it fits into a ConfigMap, and what is no result is said to be none."""
+
+import json
+
+import pytest
+
+from controller_logic.model import Entity, QuotaKey
+from controller_logic.recommend_usage import DirectionUsage, Usage
+from controller_logic.rollup_result import MOST_BYTES, RollupResult, decode, encode
+from controller_logic.rollup_windows import Window
+
+FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
+FIGURES = DirectionUsage(30e6, 12e6, 3, 0.99, 0.125)
+
+
+def result(usage: Usage | None) -> RollupResult:
+    return RollupResult("uid-1", 1_000, 2_000, (Window(0, 300_000), Window(600_000, 900_000)), usage)
+
+
+def test_a_result_survives_being_written_down() -> None:
+    entities = (Entity("alice"), Entity(client_id="reports"), Entity("bob", "nightly"))
+    figures = {(entity, key): FIGURES for entity in entities for key in (FETCH, PRODUCE)}
+    for usage in (None, Usage(7, 1_795_000_000.5, figures)):
+        assert decode(encode(result(usage))) == result(usage)
+
+
+def test_what_would_not_fit_leaves_out_those_who_move_least_and_says_how_many() -> None:
+    figures = {(Entity(f"user-{number:05}", "c" * 120), FETCH): DirectionUsage(number * 1e3, 0.0, 1, 1.0, 0.0) for number in range(10_000)}
+    text = encode(result(Usage(7, 0.0, figures)))
+    kept = {entity.user for entity, _ in decode(text).usage.figures}  # type: ignore[union-attr]
+    assert MOST_BYTES - 200 < len(text) <= MOST_BYTES
+    assert kept == {f"user-{number:05}" for number in range(10_000 - len(kept), 10_000)}
+    assert json.loads(text)["usage"]["omitted"] == 10_000 - len(kept)
+
+
+BROKEN_FIGURES = ([1, 1, 1, 1, -1], ["x", 1, 1, 1, 1], [1])
+GOOD = json.loads(encode(result(Usage(7, 0.0, {(Entity("alice"), FETCH): FIGURES}))))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no JSON"),
+        ("[]", "schemaVersion"),
+        (json.dumps({**GOOD, "schemaVersion": 2}), "its schemaVersion is 2, and this version of Tidegate reads 1"),
+        (json.dumps({key: value for key, value in GOOD.items() if key != "validUntilMs"}), "missing"),
+        (json.dumps({**GOOD, "publishedMs": [[300_000, 0]]}), "no window"),
+        (json.dumps({**GOOD, "publishedMs": [7]}), "another kind"),
+    ],
+)
+def test_what_is_no_result_is_refused_with_a_reason(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        decode(text)
+
+
+@pytest.mark.parametrize("figures", BROKEN_FIGURES)
+def test_figures_that_are_no_amounts_are_refused(figures: list[object]) -> None:
+    rows = [{"user": "alice", "clientId": "", "fetch": figures}]
+    with pytest.raises(ValueError):
+        decode(json.dumps({**GOOD, "usage": {**GOOD["usage"], "entities": rows}}))
