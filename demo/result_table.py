@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.outcome import Outcome
+from demo.tide.again import left_out_words
 from demo.verdict import Check
 
 
@@ -23,6 +24,8 @@ def print_results(console: Console, outcome: Outcome) -> None:
     console.print(table)
     console.print(f"\n{_reaction(outcome)}", highlight=False)
     console.print(_verdict(outcome))
+    if outcome.tide is not None and outcome.tide.left_out is not None:
+        console.print(f"{left_out_words(outcome.tide.left_out)}.", highlight=False)
     for part, processor in outcome.processors_of_missed().items():
         console.print(f"While this was measured: {processor} ({part}).", highlight=False)
 

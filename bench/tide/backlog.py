@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.figure import Figure
 from bench.tide.crowd import crowd
-from bench.tide.script import LIMIT, MB, Business, Operation, four_businesses
+from bench.tide.script import MB, Business, Operation, four_businesses
 from bench.tide.stage import TideStage, tide_stage
 from bench.tide.znodes import QuotaWrite, Znodes
 
@@ -24,7 +24,7 @@ _NEVER = 9999.0
 
 def backlog() -> list[Figure]:
     """How often a tier is lowered again within ten minutes, and how its spells below the contract grow or shrink."""
-    businesses = four_businesses(1, "backlog")
+    businesses = four_businesses(Operation.CONSUME, 1, "backlog")
     with tide_stage([business.user for business in businesses], Path("out/bench/backlog.operator.log")) as stage:
         writes, raised, ended = _play(stage, businesses)
     lowered = [business for business in businesses if business.throttled is not None]
@@ -71,7 +71,7 @@ def _play(stage: TideStage, businesses: Sequence[Business]) -> tuple[list[QuotaW
         crowd(stage.on.kafka, businesses, Operation.CONSUME, run="backlog", catch_up_seconds=_WHOLE_BACKLOG_SECONDS),
     ):
         stage.wait(_FREE_SECONDS)
-        stage.limit(Operation.CONSUME, LIMIT)
+        stage.limit(Operation.CONSUME, Operation.CONSUME.limit)
         stage.wait(_THROTTLED_SECONDS)
         raised = stage.limit(Operation.CONSUME, _RAISED_LIMIT)
         stage.wait(_WATCHED_SECONDS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.tide.crowd import Crowd, crowd
 from bench.tide.played import CARD_MEAN_SECONDS, LONG_MEAN_SECONDS, Played
-from bench.tide.script import HIGH_LIMIT, LIMIT, Business, Operation
+from bench.tide.script import HIGH_LIMIT, Business, Operation
 from bench.tide.stage import TideStage
 from bench.tide.znodes import Znodes
 
@@ -39,11 +39,11 @@ class _Playing:
         writes = [write.at_seconds for write in self.znodes.writes() if write.at_seconds >= self.limited]
         return bool(writes) and time.time() - writes[-1] >= _QUIET_SECONDS
 
-    def all_back(self) -> bool:
-        """Every quota is the contract and everybody has got what they want for a while."""
-        if any(self.znodes.quotas().get(business.user) != business.contract for business in self.businesses):
-            return False
+    def all_back(self, raised: float) -> bool:
+        """Every quota is the contract and everybody has got what they want for a while since the limit was raised."""
         start = time.time() - _ROWS_LAG_SECONDS - _FULL_FOR_SECONDS
+        if start < raised or any(self.znodes.quotas().get(business.user) != business.contract for business in self.businesses):
+            return False
         moved = self.crowd.by_business()
         return all(moved[b].mean(start, _FULL_FOR_SECONDS) >= 0.97 * b.wanted for b in self.businesses if b.wanted)
 
@@ -55,6 +55,7 @@ class _Playing:
         start = self.limited - 2 * CARD_MEAN_SECONDS
         card = self.stage.card(self.operation, start_seconds=start, end_seconds=ended)
         return Played(
+            limit_bytes_per_second=self.operation.limit,
             limited_at_seconds=self.limited,
             rests_at_seconds=rests,
             raised_at_seconds=raised,
@@ -76,11 +77,11 @@ def play(stage: TideStage, businesses: Sequence[Business], operation: Operation,
     ):
         playing = _Playing(stage, operation, businesses, clients, znodes, time.time())
         stage.wait(_FREE_SECONDS)
-        playing.limited = stage.limit(operation, LIMIT)
+        playing.limited = stage.limit(operation, operation.limit)
         stage.wait_until(playing.rests, longest_seconds=_LONGEST_CUT_SECONDS)
         last_write = max((write.at_seconds for write in znodes.writes()), default=playing.limited)
         rests = float(int(last_write) + _SETTLE_SECONDS)
         stage.wait(max(rest_seconds, rests + LONG_MEAN_SECONDS + 1 - time.time()))
         raised = stage.limit(operation, HIGH_LIMIT)
-        stage.wait_until(playing.all_back, longest_seconds=_LONGEST_RETURN_SECONDS)
+        stage.wait_until(lambda: playing.all_back(raised), longest_seconds=_LONGEST_RETURN_SECONDS)
         return playing.played(rests=rests, raised=raised)

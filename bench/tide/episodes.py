@@ -1,16 +1,17 @@
 """What a step of ours costs a client: silences, the way within the limit, rates at rest and the way back, on a real broker.
 
-Produce and consume, one connection and six, the ladder and drain-then-set. Beside L3's clients a small Java producer of the same user
-writes; under produce it shares the throttled quota, under fetch it has another one.
+Produce and consume, one connection and six, the ladder and drain-then-set. Where fetch is throttled, a small Java producer of L3's user
+writes beside its consumers: it has another quota and shall notice nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 from bench.figure import Figure
+from bench.quiet import Measured, quiet
 from bench.tide.episode import play
 from bench.tide.neighbour import neighbour
 from bench.tide.played import Played
@@ -42,30 +43,29 @@ class _Run:
 
     @property
     def businesses(self) -> tuple[Business, ...]:
-        return four_businesses(self.connections, self.name)
+        return four_businesses(self.operation, self.connections, self.name)
 
 
-def episode(run: _Run) -> list[Figure]:
-    """The figures of one episode; its seconds are kept in docs/measurements."""
+def episode(run: _Run) -> Measured:
+    """The figures of one episode; its seconds are for docs/measurements."""
     users = [business.user for business in run.businesses]
     with tide_stage(users, Path(f"out/bench/{run.name}.operator.log")) as stage:
         return _measured(stage, run)
 
 
-def _measured(stage: TideStage, run: _Run) -> list[Figure]:
-    businesses = run.businesses
-    with neighbour(stage.on.kafka, businesses[-1].user, seconds=_NEIGHBOUR_SECONDS) as small:
-        played = play(stage, businesses, run.operation, speed=run.speed, run=run.name)
-        lost = small.lost()
-    keep(played, run.name)
-    return [*_figures(played, run), _lost(run, lost, small.records)]
+def _measured(stage: TideStage, run: _Run) -> Measured:
+    if run.operation is Operation.PRODUCE:
+        return _played(stage, run)
+    with neighbour(stage.on.kafka, run.businesses[-1].user, seconds=_NEIGHBOUR_SECONDS) as small:
+        measured = _played(stage, run)
+        title = f"{run.title}: records that a small Java producer lost under L3's other quota"
+        lost = Figure(title, small.lost(), "records", 0, f"of {small.records}")
+        return replace(measured, figures=[*measured.figures, lost])
 
 
-def _lost(run: _Run, lost: int, records: int) -> Figure:
-    """Bound only under the user's other quota: where it shares the throttled one, greedy siblings may keep it waiting for too long."""
-    other = run.operation is Operation.CONSUME
-    title = f"{run.title}: records that a small Java producer lost under L3's {'other' if other else 'throttled'} quota"
-    return Figure(title, lost, "records", 0 if other else None, f"of {records}")
+def _played(stage: TideStage, run: _Run) -> Measured:
+    played = play(stage, run.businesses, run.operation, speed=run.speed, run=run.name)
+    return Measured(list(_figures(played, run)), keep=partial(keep, played, run.name))
 
 
 def _figures(played: Played, run: _Run) -> Iterator[Figure]:
@@ -99,5 +99,5 @@ def _of_single_connections(played: Played, what: str) -> Figure:
 
 
 EPISODES: Mapping[str, Callable[[], list[Figure]]] = {
-    run.name: partial(episode, run) for run in (_Run(*one) for one in product(Operation, (1, 6), _SILENCE_SECONDS))
+    run.name: partial(quiet, partial(episode, run)) for run in (_Run(*one) for one in product(Operation, (1, 6), _SILENCE_SECONDS))
 }

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from bench.picture_file import as_file
 from bench.tide.raw import FOLDER
-from bench.tide.script import LIMIT, MB, Operation
+from bench.tide.script import MB, Operation
 from demo.palette import Role
 from demo.rates import SAWTOOTH_SECONDS
 from demo.svg import picture
@@ -27,20 +27,20 @@ def episodes_picture() -> str:
     """A whole SVG file; a row for each operation and number of connections. FileNotFoundError where one was not measured."""
     rows = list(product(Operation, (1, 6)))
     with picture(height_inches=9.0) as (figure, svg):
-        axes = figure.subplots(len(rows), len(_SPEEDS), sharex=True, sharey=True)
+        axes = figure.subplots(len(rows), len(_SPEEDS), sharex=True, sharey="row")
         for row, (operation, connections) in enumerate(rows):
             for column, speed in enumerate(_SPEEDS):
-                _draw(axes[row][column], _read(FOLDER / f"episode-{operation.value}-{connections}-{speed}.csv"))
+                _draw(axes[row][column], operation, _read(FOLDER / f"episode-{operation.value}-{connections}-{speed}.csv"))
             axes[row][0].set_ylabel(f"{operation.value}, {connections} conn.\nMB/s, mean of 12 s")
         axes[0][0].set_title("Ladder", fontsize=10)
         axes[0][1].set_title("Drain", fontsize=10)
-        axes[0][1].legend(fontsize=8, ncols=3, frameon=False)
+        axes[0][1].legend(fontsize=8, loc="center right", frameon=False)
         for axis in axes[-1]:
             axis.set_xlabel("seconds since the limit was lowered")
     return as_file(svg.text)
 
 
-def _draw(axes: Axes, rates: Mapping[str, Sequence[float]]) -> None:
+def _draw(axes: Axes, operation: Operation, rates: Mapping[str, Sequence[float]]) -> None:
     for who, colour in _COLOURS.items():
         means = [
             sum(rates[who][end - SAWTOOTH_SECONDS : end]) / SAWTOOTH_SECONDS / 1000
@@ -48,7 +48,7 @@ def _draw(axes: Axes, rates: Mapping[str, Sequence[float]]) -> None:
         ]
         times = [SAWTOOTH_SECONDS - 10 + place * _EVERY_SECONDS for place in range(len(means))]
         axes.plot(times, means, color=colour, label=who, linewidth=1.6 if who == "card" else 1.1)
-    axes.axhline(LIMIT / MB, color=Role.LIMIT, linewidth=1.0, linestyle="--", label="limit")
+    axes.axhline(operation.limit / MB, color=Role.LIMIT, linewidth=1.0, linestyle="--", label="limit")
     axes.set_ylim(bottom=0)
 
 

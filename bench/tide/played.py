@@ -6,7 +6,7 @@ Times are seconds since the epoch, rates bytes per second.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.tide.script import LIMIT, Business
+from bench.tide.script import Business
 from bench.tide.znodes import QuotaWrite
 from demo.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
 
@@ -21,6 +21,7 @@ _FULL_SHARE = 0.97
 class Played:
     """The limit is lowered, tiers go down and rest from `rests_at_seconds` on, the limit is raised, all return."""
 
+    limit_bytes_per_second: float
     limited_at_seconds: float
     rests_at_seconds: float
     raised_at_seconds: float
@@ -55,7 +56,7 @@ class Played:
         within = 0
         for end in range(int(first) + 1, int(self.raised_at_seconds) + 1):
             mean = self.card.mean(end - CARD_MEAN_SECONDS, CARD_MEAN_SECONDS)
-            within = within + 1 if mean <= LIMIT * (1 + _LIMIT_SLACK) else 0
+            within = within + 1 if mean <= self.limit_bytes_per_second * (1 + _LIMIT_SLACK) else 0
             if within == SAWTOOTH_SECONDS:
                 return end - SAWTOOTH_SECONDS + 1 - first
         return None

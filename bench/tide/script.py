@@ -1,17 +1,15 @@
 """Who plays in a measured episode, what each wants and is promised, and the card's limit. Nothing here starts or measures anything.
 
-Half the rates of the demo's experiment 2, so that two processor cores also carry producers and many connections. Rates are bytes per
-second on the one broker.
+Half the rates of the demo's experiment 2 for consumers and a quarter for producers, so that two processor cores carry nineteen of them:
+a producer costs a core about twice what a consumer costs. Rates are bytes per second on the one broker.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 
 MB = 1_000_000
-LIMIT = 25 * MB
 HIGH_LIMIT = 1000 * MB
 CAPACITY = 1250 * MB
-CONTRACT = 30 * MB
 
 
 class Operation(Enum):
@@ -19,6 +17,11 @@ class Operation(Enum):
 
     CONSUME = "consume"
     PRODUCE = "produce"
+
+    @property
+    def limit(self) -> int:
+        """The card's limit in an episode; every other rate is a part of it or a multiple."""
+        return 25 * MB if self is Operation.CONSUME else 25 * MB // 2
 
     @property
     def limit_field(self) -> str:
@@ -44,18 +47,20 @@ class Business:
     user: str
     wanted: int | None
     throttled: int | None
+    contract: int
     connections: int = 1
-    contract: int = CONTRACT
 
 
-def four_businesses(connections: int, run: str) -> tuple[Business, ...]:
+def four_businesses(operation: Operation, connections: int, run: str) -> tuple[Business, ...]:
     """One of each level; those that can be throttled have that many connections.
 
     Every run has users of its own: Kafka tells a client's throttle time for a minute after its last mute.
     """
+    part = operation.limit // 50
+    contract = 60 * part
     return (
-        Business("L0", f"checkout-{run}", 16 * MB, None),
-        Business("L1", f"orders-{run}", 12 * MB, 5 * MB, connections),
-        Business("L2", f"search-{run}", 12 * MB, 5 * MB // 2, connections),
-        Business("L3", f"reports-{run}", 12 * MB, 1 * MB, connections),
+        Business("L0", f"checkout-{run}", 32 * part, None, contract),
+        Business("L1", f"orders-{run}", 24 * part, 10 * part, contract, connections),
+        Business("L2", f"search-{run}", 24 * part, 5 * part, contract, connections),
+        Business("L3", f"reports-{run}", 24 * part, 2 * part, contract, connections),
     )

@@ -11,13 +11,14 @@ from demo.verdict import Check
 @dataclass(frozen=True, slots=True)
 class TideOutcome:
     """One run of experiments 2 and 3. `cliff` is None where the published way was not played; `card_source` says where the card's bytes
-    come from.
+    come from. `left_out` is an earlier playing that missed a bound while the machine's host took its processors.
     """
 
     length: TideLength
     gate: Episode
     cliff: Episode | None
     card_source: str
+    left_out: Episode | None = None
 
     def checks(self) -> list[Check]:
         """Every bound of both experiments."""

@@ -21,11 +21,11 @@ _AT_FLOOR = 1.06
 _FULL_FOR_SECONDS = 14
 
 
-def play_tidegate(parts: Estate, board: TideBoard, length: TideLength) -> Episode:
-    """The whole episode; the policy and its tiers stay."""
+def play_tidegate(parts: Estate, board: TideBoard, length: TideLength, *, run: str) -> Episode:
+    """The whole episode; the policy and its tiers stay. `run` tells its files from those of another playing."""
     declare(parts, board)
     events = KubernetesEvents(parts.kube.kubeconfig, board.note, namespace=NAMESPACE)
-    with Stage(parts, board, title=TITLE, run="tidegate") as stage, TierWatch(parts.kube.kubeconfig, board) as tiers, events:
+    with Stage(parts, board, title=TITLE, run=run) as stage, TierWatch(parts.kube.kubeconfig, board) as tiers, events:
         board.show_limit(HIGH_LIMIT)
         stage.wait_for_full_load(length.free_seconds)
         stage.times.limited = time.time()

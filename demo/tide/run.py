@@ -10,6 +10,7 @@ from demo.kafka_administrator import revive
 from demo.marks import Mark
 from demo.plain_view import PlainView
 from demo.script import VICTIM
+from demo.tide.again import played
 from demo.tide.board import TideBoard
 from demo.tide.card import card_source
 from demo.tide.cliff import play_cliff
@@ -29,13 +30,13 @@ def run_tide(console: Console, parts: Estate, length: TideLength, *, interruptio
         board.show_activity(TITLE, "the killed broker comes back, and a topic is filled")
         revive(parts.kafka, VICTIM)
         make_topic(parts.kafka)
-        gate = play_tidegate(parts, board, length)
+        gate, left_out = played(lambda run: play_tidegate(parts, board, length, run=run), tell=board.note)
         cliff = None
         if length.plays_cliff:
             # Whoever writes quotas by hand must be alone with them. This gives every quota back.
             withdraw(parts)
             cliff = play_cliff(parts, board, length)
-        return TideOutcome(length, gate, cliff, card_source(parts.kafka)), board.all_marks()
+        return TideOutcome(length, gate, cliff, card_source(parts.kafka), left_out), board.all_marks()
 
 
 def _watched(console: Console, stack: ExitStack) -> TideBoard:

@@ -7,6 +7,7 @@ from string import Template
 
 from demo.marks import clock
 from demo.tide import figures
+from demo.tide.again import left_out_words
 from demo.tide.episode import Episode
 from demo.tide.length import CLIFF_SECONDS_BETWEEN_LEVELS
 from demo.tide.outcome import TideOutcome
@@ -34,6 +35,7 @@ def section_html(tide: TideOutcome) -> str:
         compared_rows="\n".join(_row(*cells) for cells in _compared(tide)),
         step_rows="\n".join(_steps(tide)),
         source=escape(tide.card_source),
+        left_out="" if tide.left_out is None else f"<p>{escape(left_out_words(tide.left_out))}; it is left out.</p>",
     )
 
 

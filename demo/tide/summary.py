@@ -18,6 +18,7 @@ def tide_summary(tide: TideOutcome) -> dict[str, Any]:
         "length": asdict(tide.length),
         "card_source": tide.card_source,
         "tidegate": _episode(tide.gate),
+        "left_out": None if tide.left_out is None else _episode(tide.left_out),
         "published_way": None if tide.cliff is None else _episode(tide.cliff),
     }
 

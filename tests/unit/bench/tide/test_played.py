@@ -8,11 +8,12 @@ import pytest
 
 from bench.tide.backlog import spells_below
 from bench.tide.played import Played, longest_run_of_nothing
-from bench.tide.script import LIMIT, Business
+from bench.tide.script import Business, Operation
 from bench.tide.znodes import QuotaWrite
 from demo.rates import ByteSeries, Sample
 
-L0 = Business("L0", "checkout", 16_000_000, None)
+LIMIT = Operation.CONSUME.limit
+L0 = Business("L0", "checkout", 16_000_000, None, 30_000_000)
 L3 = Business("L3", "reports", 10, 4, contract=20)
 
 
@@ -22,7 +23,7 @@ def series(rates: list[int], begin: int = 0) -> ByteSeries:
 
 def played(l3: list[int], card: list[int], *, writes: list[QuotaWrite], raised: float = 0.0) -> Played:
     of_l3 = series(l3)
-    return Played(0.0, 2.0, raised or float(len(card)), float(len(l3)), {"L3-reports-0": of_l3}, {L3: of_l3}, series(card), writes)
+    return Played(LIMIT, 0.0, 2.0, raised or float(len(card)), float(len(l3)), {"L3-reports-0": of_l3}, {L3: of_l3}, series(card), writes)
 
 
 def lowered(at_seconds: float, after: int) -> QuotaWrite:
