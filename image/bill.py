@@ -1,0 +1,126 @@
+"""The image's bill of materials: every Debian and Python package and every jar in its layers, as CycloneDX, for scanners and auditors.
+
+It is read from the layers themselves, so it names what is in them and not what was meant to be. The same image has the same bill.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.message import Message
+from email.parser import BytesParser
+from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import License
+from cyclonedx.output.json import JsonV1Dot6
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
+
+from image.jars import Jar, jar
+from image.product import BuiltImage
+from lab.errors import LabError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # as the image's own date: when it was written down is not part of it
+_DEBIAN = re.compile(r"var/lib/dpkg/status\.d/[^/]+")
+_PYTHON = re.compile(r".*/dist-packages/[^/]+\.dist-info/METADATA")
+_JAR = re.compile(r".*/(?P<name>[^/]+\.jar)")
+_LICENCE_CLASSIFIER = "License :: OSI Approved :: "
+_LONGEST_LICENCE_NAME = 80  # some packages put the whole text where the name belongs
+
+
+def write_bill(image: BuiltImage, out: Path) -> int:
+    """Write the bill of `image` as CycloneDX 1.6 JSON; returns how many packages it names. Raises `LabError` if CycloneDX refuses it."""
+    components = [component for layer in image.layers for component in _components(layer.tar)]
+    text = _document(image, components)
+    refused = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    if refused is not None:
+        raise LabError(f"The bill of materials is no valid CycloneDX 1.6, so it was not written: {refused}")
+    out.write_text(text)
+    return len(components)
+
+
+def debian_component(control: Message) -> Component:
+    """A package from its control file; `upstream` names the source package, by which advisories are filed."""
+    name, version, architecture = str(control["Package"]), str(control["Version"]), str(control["Architecture"])
+    qualifiers = {"arch": architecture, "distro": "debian-12"}
+    source = str(control.get("Source", name)).split(" ")[0]
+    if source != name:
+        qualifiers["upstream"] = source
+    purl = PackageURL("deb", "debian", name, version, qualifiers)
+    return _component(name, version, purl, str(control["Description"]))
+
+
+def python_component(metadata: Message) -> Component:
+    """A package from its METADATA, with the licence that it declares, where it declares one in few words."""
+    name, version = str(metadata["Name"]), str(metadata["Version"])
+    purl = PackageURL("pypi", None, re.sub(r"[-_.]+", "-", name).lower(), version)
+    licence = _licence(metadata)
+    return _component(name, version, purl, str(metadata.get("Summary", "")), licence=licence)
+
+
+def jar_component(found: Jar) -> Component:
+    """A jar by its coordinates where it tells them, and by its hashes."""
+    purl = PackageURL("maven", found.group, found.name, found.version) if found.group else None
+    hashes = [HashType(alg=HashAlgorithm.SHA_1, content=found.sha1), HashType(alg=HashAlgorithm.SHA_256, content=found.sha256)]
+    return Component(
+        name=found.name,
+        group=found.group or None,
+        version=found.version or None,
+        type=ComponentType.LIBRARY,
+        bom_ref=f"jar:{found.sha256}",
+        purl=purl,
+        hashes=hashes,
+    )
+
+
+def _components(layer: Path) -> Iterator[Component]:
+    with tarfile.open(layer) as tar:
+        for member in tar:
+            made = debian_component if _DEBIAN.fullmatch(member.name) else python_component if _PYTHON.fullmatch(member.name) else None
+            content = tar.extractfile(member) if made else None
+            if made and content:
+                yield made(BytesParser().parse(content, headersonly=True))
+            elif (named := _JAR.fullmatch(member.name)) and (packed := tar.extractfile(member)):
+                yield jar_component(jar(named["name"], packed.read()))
+
+
+def _component(name: str, version: str, purl: PackageURL, description: str, *, licence: License | None = None) -> Component:
+    return Component(
+        name=name,
+        version=version,
+        type=ComponentType.LIBRARY,
+        bom_ref=purl.to_string(),
+        purl=purl,
+        description=description.splitlines()[0] if description else None,
+        licenses=[licence] if licence else [],
+    )
+
+
+def _licence(metadata: Message) -> License | None:
+    classifiers = [
+        value.removeprefix(_LICENCE_CLASSIFIER) for value in metadata.get_all("Classifier", []) if value.startswith(_LICENCE_CLASSIFIER)
+    ]
+    declared = [metadata.get("License-Expression"), metadata.get("License"), *classifiers]
+    short = [str(words) for words in declared if words and len(str(words)) <= _LONGEST_LICENCE_NAME and "\n" not in str(words)]
+    return LicenseFactory().make_from_string(short[0]) if short else None
+
+
+def _document(image: BuiltImage, components: list[Component]) -> str:
+    repository, _, version = image.name.partition(":")
+    described = Component(name=repository, version=version, type=ComponentType.CONTAINER, bom_ref=image.name)
+    described.properties.add(Property(name="tidegate:image:id", value=image.digest))
+    bom = Bom(
+        components=components,
+        serial_number=uuid5(NAMESPACE_OID, image.digest),
+        metadata=BomMetaData(component=described, timestamp=_EPOCH),
+    )
+    bom.register_dependency(described, components)
+    return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"

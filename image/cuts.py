@@ -1,0 +1,138 @@
+"""What is left out of the image, why, and how much each saves.
+
+Licences, copyright files and *.dist-info stay: people and scanners need them. So does every .py file: an error's traceback shows its lines.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Something that nobody loads: globs under `/`, and under `but`, what they match and stays."""
+
+    name: str
+    globs: tuple[str, ...]
+    but: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a cut took away: files, and bytes as they lay there (before compiling, which nearly doubles Python code)."""
+
+    name: str
+    files: int
+    saved_bytes: int
+
+
+_PYTHON = "usr/lib/python3.11"
+_EXTENSIONS = f"{_PYTHON}/lib-dynload"
+
+DEBIAN = (
+    Cut("conversions between character sets (gconv), which Python has its own of", ("usr/lib/*/gconv",)),
+    Cut("manuals and change logs", ("usr/share/doc/*/*",), but=("usr/share/doc/*/copyright",)),
+    Cut(
+        "Debian's helpers for installing and packaging",
+        (
+            "usr/share/man",
+            "usr/share/info",
+            "usr/share/lintian",
+            "usr/share/binfmts",
+            "usr/share/base-files",
+            "usr/share/dict",
+            "usr/share/ca-certificates",  # they are in the bundle by now
+            "usr/lib/binfmt.d",
+            "usr/sbin/update-ca-certificates",
+            "etc/ca-certificates",
+            "etc/update-motd.d",
+            "etc/default",
+            "etc/skel",
+            "etc/profile.d",
+            "etc/issue*",
+        ),
+    ),
+    Cut("OpenSSL's engines and legacy algorithms", ("usr/lib/*/engines-3", "usr/lib/*/ossl-modules")),
+    Cut(
+        "libraries that nothing loads: for debugging, for NIS and Hesiod, for vector mathematics, the XML parser's twin",
+        tuple(
+            f"usr/lib/*/lib{name}.so*"
+            for name in ("c_malloc_debug", "memusage", "pcprofile", "thread_db", "nsl", "nss_compat", "nss_hesiod", "mvec", "expatw")
+        ),
+    ),
+    Cut(
+        "Python's own tests",
+        (f"{_EXTENSIONS}/_test*.so", f"{_EXTENSIONS}/_ctypes_test*.so", f"{_EXTENSIONS}/_xx*.so", f"{_EXTENSIONS}/xx*.so"),
+    ),
+    Cut(
+        "extension modules without the library they would load (databases, terminals, NIS)",
+        tuple(
+            f"{_EXTENSIONS}/{name}.cpython*.so"
+            for name in ("_crypt", "_curses", "_curses_panel", "_dbm", "_sqlite3", "_uuid", "nis", "readline")
+        ),
+    ),
+    Cut(
+        "East Asian character sets, sound",
+        tuple(f"{_EXTENSIONS}/{name}*.so" for name in ("_codecs_", "_multibytecodec", "audioop", "ossaudiodev")),
+    ),
+    Cut(
+        "parts of the standard library for desktops, manuals, packaging and moving to Python 3",
+        tuple(
+            f"{_PYTHON}/{name}"
+            for name in (
+                "config-3.11-*",
+                "ctypes/test",
+                "curses",
+                "dbm",
+                "distutils",
+                "lib2to3",
+                "pydoc_data",
+                "sqlite3",
+                "test",
+                "turtle.py",
+            )
+        ),
+    ),
+)
+
+_SITE = "usr/local/lib/python3.11/dist-packages"
+# when and from where it installed: not the same each time
+_INSTALLERS_NOTES = (f"{_SITE}/.lock", f"{_SITE}/*.dist-info/uv_cache.json")
+
+PACKAGES = (
+    Cut("a second Kubernetes client, for asyncio, that nobody imports", (f"{_SITE}/kubernetes/aio",)),
+    Cut("colours for programming languages", (f"{_SITE}/pygments/lexers/*.py",), but=(f"{_SITE}/pygments/lexers/_*.py",)),
+    Cut("tests of packages", tuple(f"{_SITE}/*/{name}" for name in ("tests", "test", "testing", "_testcapi*.so"))),
+    Cut("sources of compiled modules", tuple(f"{_SITE}/**/*.{kind}" for kind in ("c", "h", "pyx", "pxd", "pxi"))),
+    Cut("hints for type checkers", (f"{_SITE}/**/*.pyi",)),
+    Cut("commands that packages bring, manuals, the installer's own notes", (f"{_SITE}/bin", f"{_SITE}/share", *_INSTALLERS_NOTES)),
+)
+
+OWN = (Cut("a command for another Python, the installer's own notes", (f"{_SITE}/bin", *_INSTALLERS_NOTES)),)
+
+
+def apply(cuts: Sequence[Cut], tree: Path) -> list[Saving]:
+    """Take away what `cuts` name from `tree`; one saving for each, also of nothing."""
+    return [_apply(cut, tree) for cut in cuts]
+
+
+def _apply(cut: Cut, tree: Path) -> Saving:
+    kept = {path for glob in cut.but for path in tree.glob(glob)}
+    found = {path for glob in cut.globs for path in tree.glob(glob)} - kept
+    sizes = [path.lstat().st_size for top in found for path in _files(top)]
+    for path in sorted(found):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return Saving(cut.name, files=len(sizes), saved_bytes=sum(sizes))
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir() or path.is_symlink():
+        yield path
+    else:
+        yield from (inner for inner in path.rglob("*") if inner.is_symlink() or not inner.is_dir())

@@ -1,0 +1,83 @@
+"""The image's file system in three parts, from what changes seldom to what changes always: Debian, locked packages, our own code.
+
+The Dockerfile copies them as they are (`python3 -m image --parts DIRECTORY`), `python -m image` makes layers of them. It needs Debian 12
+with apt-get, and Python 3.11 with nothing but its standard library.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from image import bytecode, cuts, debian, debug_information, kubernetes_client, package_record, wheels
+from image.cuts import Saving
+from image.java_runtime import make_java
+from image.spark_classes import make_classes
+from image.spark_packages import make_spark
+from lab.errors import LabError
+
+PARTS = ("base", "packages", "own")
+ROLLUP_PARTS = ("java", "spark", "classes")
+
+
+def make_base(tree: Path, *, work: Path) -> list[Saving]:
+    """Debian and its Python in the empty directory `tree`; returns what was left out."""
+    debian.lay_out(tree, work=work)
+    savings = cuts.apply(cuts.DEBIAN, tree)
+    bytecode.compile_modules(tree, "usr/lib/python3.11", base=tree)
+    return savings
+
+
+def make_packages(tree: Path, *, work: Path, base: Path) -> list[Saving]:
+    """The locked packages in the empty directory `tree`, compiled by the Python in `base`; returns what was left out."""
+    wheels.install_locked(tree, wheels.locked_requirements(), work=work)
+    site = tree / wheels.SITE
+    savings = [
+        *cuts.apply(cuts.PACKAGES, tree),
+        kubernetes_client.take_out_the_rest(site),
+        debug_information.take_out(tree, base=base),
+    ]
+    package_record.correct(site)
+    bytecode.compile_modules(tree, wheels.SITE, base=base)
+    return savings
+
+
+def make_own(tree: Path, *, work: Path, base: Path) -> list[Saving]:
+    """Our code and the command in the empty directory `tree`, compiled by the Python in `base`; returns what was left out."""
+    wheels.install_own(tree, work=work)
+    savings = cuts.apply(cuts.OWN, tree)
+    package_record.correct(tree / wheels.SITE)
+    bytecode.compile_modules(tree, wheels.SITE, base=base)
+    return savings
+
+
+def make_all(directory: Path) -> list[Saving]:
+    """All three parts below `directory`, which must be empty or not there; returns what was left out. Raises `LabError`."""
+    if directory.exists() and any(directory.iterdir()):
+        raise LabError(f"{directory} is not empty, so nothing was put there. Name a directory that is empty or not there.")
+    base, packages, own = (directory / part for part in PARTS)
+    work = directory / "work"
+    for place in (base, packages, own, work):
+        place.mkdir(parents=True)
+    return [
+        *make_base(base, work=work),
+        *make_packages(packages, work=work, base=base),
+        *make_own(own, work=work, base=base),
+    ]
+
+
+def add_rollup_parts(directory: Path) -> list[Saving]:
+    """What rollups need beside the parts that `make_all` put into `directory`; returns what was left out. Raises `LabError`."""
+    base, packages, _ = (directory / part for part in PARTS)
+    java, spark, classes = (directory / part for part in ROLLUP_PARTS)
+    if not base.is_dir() or java.exists():
+        raise LabError(f"{directory} has to hold the operator's parts and no others. Run this with --parts and without --rollup before.")
+    for place in (java, spark, classes):
+        place.mkdir()
+    works = [directory / "work" / place.name for place in (java, spark, classes)]
+    for work in works:
+        work.mkdir(parents=True)
+    return [
+        *make_java(java, work=works[0]),
+        *make_spark(spark, work=works[1], base=base),
+        *make_classes(classes, work=works[2], packages=packages, java=java, spark=spark),
+    ]

@@ -1,0 +1,76 @@
+"""Starts the image's content without an engine: as its own user, on a file system that is read-only but for /tmp, without a network.
+
+It shows that what the operator loads is there and compiled. What it does in a cluster is the business of `make e2e`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from image import product
+from image.command import run
+from image.layers import Layer
+from image.product import ROLLUP, BuiltImage
+
+_TIMEOUT_SECONDS = 600.0
+# mounts of a namespace of its own: they are gone with the last process in it
+_ENTER = """
+set -e
+mount --bind "$1" "$1"
+mount -o remount,bind,ro "$1"
+mount -t proc proc "$1/proc"
+mount --bind /dev "$1/dev"
+mount -t tmpfs -o mode=1777,size=256m tmpfs "$1/tmp"
+ip link set lo up
+root=$1 user=$2
+shift 2
+exec chroot --userspec="$user" "$root" "$@"
+"""
+_SAMPLE = Path(__file__).parent / "spark_sample.py"
+_INSIDE = Path(__file__).parent / "smoke_inside.py"
+
+
+def smoke(image: BuiltImage) -> str:
+    """What was found, a line each, or why nothing was tried when this is not root. Raises `LabError` when it does not start."""
+    if os.geteuid() != 0:
+        return "Not started: only root can give it a file system of its own. Run it as root, or see `make e2e`."
+    with tempfile.TemporaryDirectory(prefix="tidegate-smoke-") as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        _unpack(image.layers, root)
+        # as engines do
+        (root / "etc/hosts").write_text(f"127.0.0.1 localhost {platform.node()}\n")
+        started = time.monotonic()
+        _inside(root, image, image.edition.entrypoint, "--help")
+        help_seconds = time.monotonic() - started
+        said = _inside(root, image, image.edition.entrypoint, "version")
+        found = _inside(root, image, "/usr/bin/python3", "-c", _INSIDE.read_text())
+        worked = _spark(root, image) if image.edition is ROLLUP else ""
+    return f"{said}{found}{worked}{help_seconds:.2f} s to `tidegate --help`"
+
+
+def _spark(root: Path, image: BuiltImage) -> str:
+    """The same small job with the archive of classes, and as if there were none."""
+    sample = ("/usr/bin/python3", "-c", _SAMPLE.read_text(), "local[2]", "/tmp")  # noqa: S108 - the image's own
+    ways = {"with the archive of classes": "", "without it": "-Xshare:off"}
+    said = {way: _inside(root, image, *sample, option) for way, option in ways.items()}
+    return "".join(f"{way}: {words}" for way, words in said.items())
+
+
+def _inside(root: Path, image: BuiltImage, *argv: str) -> str:
+    config = product.config(edition=image.edition)
+    own = ["unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork"]
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **config.environment}
+    return run([*own, "sh", "-c", _ENTER, "sh", root, config.user, *argv], timeout_seconds=_TIMEOUT_SECONDS, environment=environment)
+
+
+def _unpack(layers: Sequence[Layer], root: Path) -> None:
+    for layer in layers:
+        with tarfile.open(layer.tar) as tar:
+            tar.extractall(root, filter="fully_trusted")  # noqa: S202 - we wrote it

@@ -1,0 +1,81 @@
+"""Packages are named as scanners and advisories name them, and CycloneDX's own validator agrees."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+
+from image.bill import debian_component, jar_component, python_component, write_bill
+from image.jars import Jar
+from image.layers import Layer
+from image.product import BuiltImage
+
+CONTROL = "Package: libc6\nSource: glibc (2.36-9)\nVersion: 1:2.36-9+deb12u1\nArchitecture: amd64\nDescription: C library\n more of it\n"
+METADATA = "Name: Typing_Extensions\nVersion: 4.16.0\nSummary: Backports\nLicense-Expression: PSF-2.0\n\nNot a header\n"
+
+
+def layer(place: Path, files: dict[str, str]) -> Layer:
+    with tarfile.open(place / "layer.tar", "w") as tar:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return Layer("base", place / "layer.tar", "aa", 0, 0, ())
+
+
+def image(place: Path) -> BuiltImage:
+    site = "usr/local/lib/python3.11/dist-packages"
+    files = {
+        "var/lib/dpkg/status.d/libc6": CONTROL,
+        f"{site}/typing_extensions-4.16.0.dist-info/METADATA": METADATA,
+        f"{site}/other/METADATA": "no package",
+        "usr/share/doc/libc6/copyright": "no package",
+    }
+    return BuiltImage(place / "image.tar", "tidegate:0.1.0", "sha256:aa", (layer(place, files),))
+
+
+def test_a_debian_package_names_its_source_by_which_advisories_are_filed() -> None:
+    component = debian_component(message_from_string(CONTROL))
+    assert str(component.purl) == "pkg:deb/debian/libc6@1:2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12&upstream=glibc"
+    assert component.description == "C library"
+
+
+def test_a_python_package_is_named_as_the_index_names_it() -> None:
+    assert str(python_component(message_from_string(METADATA)).purl) == "pkg:pypi/typing-extensions@4.16.0"
+
+
+@pytest.mark.parametrize(("group", "purl"), [("org.example", "pkg:maven/org.example/a@1.0"), ("", None)])
+def test_a_jar_has_its_hashes_and_its_coordinates_where_it_tells_them(group: str, purl: str | None) -> None:
+    component = jar_component(Jar(group, "a", "1.0", "11" * 20, "22" * 32))
+    assert (str(component.purl) if component.purl else None) == purl
+    assert {one.content for one in component.hashes} == {"11" * 20, "22" * 32}
+
+
+@pytest.mark.parametrize(
+    ("headers", "licence"),
+    [
+        ("License-Expression: MIT AND Apache-2.0\n", "MIT AND Apache-2.0"),
+        ("License: MIT\n", "MIT"),
+        (f"License: {'a whole text ' * 20}\nClassifier: License :: OSI Approved :: MIT License\n", "MIT License"),
+        ("Classifier: Framework :: AsyncIO\n", None),
+    ],
+)
+def test_a_licence_is_told_where_it_is_declared_in_few_words(headers: str, licence: str | None) -> None:
+    component = python_component(message_from_string(f"Name: a\nVersion: 1\n{headers}"))
+    told = [getattr(found, "value", None) or found.id or found.name for found in component.licenses]
+    assert told == ([licence] if licence else [])
+
+
+def test_the_bill_names_every_package_and_nothing_else_and_is_the_same_each_time(tmp_path: Path) -> None:
+    built = image(tmp_path)
+    assert write_bill(built, tmp_path / "one.json") == 2
+    write_bill(built, tmp_path / "two.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+    document = json.loads((tmp_path / "one.json").read_text())
+    assert [component["name"] for component in document["components"]] == ["Typing_Extensions", "libc6"]
+    assert document["metadata"]["component"]["name"] == "tidegate"
