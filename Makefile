@@ -21,6 +21,14 @@ demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API 
 .PHONY: setup
 setup: .venv/.locked ## Make the locked Python environment in .venv
 
+.PHONY: image
+image: setup ## Build the container image and its bill of materials into out/image/, without a container engine
+	$(PYTHON) -m image $(if $(REVISION),--revision $(REVISION))
+
+.PHONY: image-rollup
+image-rollup: setup ## Build the image of rollup Jobs, with Java and Spark, into out/image/ (the first time takes minutes)
+	$(PYTHON) -m image --rollup $(if $(REVISION),--revision $(REVISION))
+
 .PHONY: doctor
 doctor: ## Say what this machine lacks, and the command that installs it
 	python3 -m lab doctor
@@ -29,17 +37,18 @@ doctor: ## Say what this machine lacks, and the command that installs it
 .PHONY: test
 test: setup ## Set everything up and run every test, those on real parts too
 	$(PYTHON) -m lab doctor --quiet
-	@$(MAKE) --no-print-directory test-unit
-	@$(MAKE) --no-print-directory test-integration
+	$(PYTHON) -m lab prepare
+	@# Those on real parts wait most of the time, so three kinds of them run at once, each in a process with parts of its own;
+	@# the others take what processor time is left.
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target test-unit integration-tide integration-brokers integration-rest
 
 .PHONY: test-unit
-test-unit: setup ## Run the tests that need no real parts (seconds)
-	$(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
+test-unit: setup ## Run the tests that need no real parts (two minutes)
+	nice -n 5 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
 
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
 	$(PYTHON) -m lab prepare
-	@# They wait most of the time, so three kinds run at once, each in a process with parts of its own.
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target integration-tide integration-brokers integration-rest
 
 .PHONY: integration-tide integration-brokers integration-rest
@@ -49,6 +58,22 @@ integration-brokers: setup
 	$(PYTHON) -m pytest tests/integration -m brokers $(PYTEST)
 integration-rest: setup
 	$(PYTHON) -m pytest tests/integration -m "integration and not tide and not brokers" $(PYTEST)
+
+.PHONY: test-argo
+test-argo: setup ## Put the health scripts and Applications to Argo CD's own code (compiles a part of it once, minutes)
+	$(PYTHON) -m pytest tests/integration/gitops/with_argo_cd.py $(PYTEST)
+
+.PHONY: image-check
+image-check: setup ## Build the image twice from nothing, compare, and start what is in it (root)
+	$(PYTHON) -m image --twice
+	$(PYTHON) -m image --smoke
+
+.PHONY: e2e
+e2e: setup ## Play the scenarios with Pods on a real cluster: LAB=kind (default), LAB=node, or KUBECONFIG=<file> (root)
+	$(PYTHON) -m lab doctor --quiet
+	@# Before any test, whose time would be up long before a Kubernetes is compiled.
+	$(PYTHON) -m lab prepare $(or $(LAB),$(if $(KUBECONFIG),node,kind))
+	$(PYTHON) -m pytest e2e --timeout=600 $(PYTEST)
 
 .PHONY: check
 check: setup ## Lint, types, who may know whom, generated files up to date, and the site of docs/
@@ -60,6 +85,7 @@ check: setup ## Lint, types, who may know whom, generated files up to date, and 
 	$(PYTHON) -m tidegate.reasons_table --check
 	$(PYTHON) -m tidegate.commands.reference --check
 	$(PYTHON) -m tidegate.chart_readme --check
+	$(PYTHON) tools/argocd_health.py --check
 	@$(MAKE) --no-print-directory docs
 
 .PHONY: docs
@@ -72,15 +98,20 @@ audit: $(UV) ## Ask a public source of advisories about every locked package (sk
 
 ##@ Change
 .PHONY: generate
-generate: setup ## Write every generated file again (crds/, docs/, charts/)
+generate: setup ## Write every generated file again (crds/, docs/, charts/, deploy/argocd/)
 	$(PYTHON) -m tidegate.resources.generate
 	$(PYTHON) -m tidegate.reasons_table
 	$(PYTHON) -m tidegate.commands.reference
 	$(PYTHON) -m tidegate.chart_readme
+	$(PYTHON) tools/argocd_health.py
 
 .PHONY: chart-goldens
 chart-goldens: setup ## Write what the chart renders to again; the difference is for you to read
 	WRITE_GOLDENS=1 $(PYTHON) -m pytest tests/integration/chart/test_rendering.py -k golden
+
+.PHONY: kustomize-base
+kustomize-base: setup ## Write deploy/kustomize/ again, from crds/ and from what the chart renders
+	$(PYTHON) -m tools.kustomize_base
 
 .PHONY: format
 format: setup ## Format the code
@@ -90,6 +121,7 @@ format: setup ## Format the code
 ##@ Measure
 .PHONY: bench
 bench: setup ## Measure, and write docs/benchmarks.md with this machine's description
+	$(UV) sync --quiet --frozen --extra dev --extra rollup --group docs --group bench
 	$(PYTHON) -m bench
 
 ##@ Help
@@ -101,5 +133,5 @@ $(UV):
 	tools/bootstrap-uv "$(CACHE)/tidegate-lab/uv-$(UV_VERSION)" $(UV_VERSION)
 
 .venv/.locked: $(UV) uv.lock pyproject.toml
-	$(UV) sync --quiet --frozen --extra dev --group docs
+	$(UV) sync --quiet --frozen --extra dev --extra rollup --group docs
 	@touch $@

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tidegate.commands import audit, explain, plan, restore, run, top, version
+from tidegate.commands import audit, explain, plan, report, restore, rollup, run, top, version
 from tidegate.commands.page import ExitCode, Page
 from tidegate.commands.surroundings import Surroundings
 from tidegate.errors import RetryLater, TidegateError
@@ -22,6 +22,7 @@ EPILOGUE = (
 )
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
+TERMINATED = 143  # and after SIGTERM, where a command ends by it in its own way
 _UNHEARD = logging.NullHandler()  # libraries log each lost connection; people get one sentence. `run` puts its own in place
 
 app = typer.Typer(
@@ -39,6 +40,8 @@ app.command("explain", short_help="Say which quota a client gets, and why.")(exp
 app.command("top", short_help="Watch brokers, levels and members.")(top.top)
 app.command("audit", short_help="Show what the operator did, and why.")(audit.audit)
 app.command("restore", short_help="Give every quota back, without Kubernetes.")(restore.restore)
+app.command("report", short_help="Write the report of a period from usage tables.")(report.report)
+app.add_typer(rollup.app, name="rollup", short_help="Usage tables: who used what.")
 app.command("version", short_help="Say which version this is.")(version.version)
 
 
@@ -56,13 +59,15 @@ def main(arguments: Sequence[str] | None = None, surroundings: Surroundings | No
 
 
 def _ended(code: object, around: Surroundings) -> int:
+    if code == TERMINATED:
+        return TERMINATED
     if code == INTERRUPTED:
         Page(around.err).say("interrupted: what is already written stays; run the same command again to go on.", "red")
         return INTERRUPTED
     return ExitCode.ERROR if code else around.exit_code
 
 
-def _report(error: Exception, around: Surroundings) -> ExitCode:
+def _report(error: Exception, around: Surroundings) -> int:
     if around.debug:
         traceback.print_exception(error, file=around.err)
     page = Page(around.err)
@@ -73,7 +78,7 @@ def _report(error: Exception, around: Surroundings) -> ExitCode:
     else:
         page.say(f"error: a bug in Tidegate, {type(error).__name__}: {error}", "red")
         page.say("Please report it with the output of the same command and --debug.")
-    return ExitCode.ERROR
+    return around.exit_code_of(error)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field, replace
 from controller_logic.decision import Decision
 from controller_logic.model import Observation
 from controller_logic.readings import Readings
+from controller_logic.rollup_windows import Due
 
 QUOTA_STORE, LEADERS, METRICS = "QuotaStore", "Leaders", "Metrics"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyReading:
-    """Times are seconds since the epoch. `inputs` has when each input was read last; `readings` None = load is not known."""
+    """Times are seconds since the epoch. `inputs` has when each input was read last; `readings` None = load is not known,
+    `rollups` None = usage rollups are not wanted, or were not looked at."""
 
     decision: Decision
     finished_at_seconds: float
@@ -20,6 +22,7 @@ class PolicyReading:
     write_budget: int
     readings: Readings | None = None
     inputs: Mapping[str, float] = field(default_factory=dict)
+    rollups: Due | None = None
 
     def after(self, earlier: "PolicyReading | None") -> "PolicyReading":
         """This reading, with the times of inputs that it lacks and the earlier one had."""

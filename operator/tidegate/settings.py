@@ -31,10 +31,20 @@ def default_identity() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RollupOffer:
+    """What rollup Jobs are made with: the image, the ServiceAccount of their Pods (in each policy's namespace), Secrets to pull with."""
+
+    image: str
+    service_account: str = "default"
+    pull_secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One process. Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them.
 
-    `audit_file` is where the audit trail is appended to; `-` = standard output, beside the log lines on standard error.
+    `audit_file` is where the audit trail is appended to; `-` = standard output, beside the log lines on standard error. `rollups` None =
+    this process makes no rollup Jobs.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -51,4 +61,5 @@ class Settings:
     list_stale_after_seconds: float = 900.0
     restore_deadline_seconds: float = 300.0
     stuck_after_seconds: float = 120.0
+    rollups: RollupOffer | None = None
     identity: str = field(default_factory=default_identity)

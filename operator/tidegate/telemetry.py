@@ -62,6 +62,7 @@ class Telemetry:
         self.events = counter("events_total", "Kubernetes Events sent, by type and reason.", "type", "reason")
         self.wakes = counter("wakes_total", "What started control passes.", "policy", "cause")
         self.lists = counter("lists_total", "Full lists of custom resources, by how they ended.", "kind", "result")
+        self.rollup_jobs = counter("rollup_jobs_total", "Rollup Jobs asked for: made, or refused by Kubernetes.", "policy", "result")
         self.audit_lines = counter(
             "audit_lines_total", "Lines of the audit trail: written, or lost because nobody could take them.", "result"
         )
@@ -126,6 +127,21 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
         for hold in reading.decision.holds:
             holds.add_metric((policy_key, hold.reason), hold.since_seconds)
     yield holds
+    yield from _rollup_gauges(readings)
+
+
+def _rollup_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
+    until = GaugeMetricFamily(
+        "tidegate_rollup_published_until_timestamp_seconds", "Until when usage tables lack nothing, as a Unix time.", labels=("policy",)
+    )
+    waiting = GaugeMetricFamily("tidegate_rollup_windows_waiting", "Windows over and not in the usage tables.", labels=("policy",))
+    failed = GaugeMetricFamily("tidegate_rollup_windows_failed", "Of those, windows whose Job failed.", labels=("policy",))
+    for policy_key, reading in readings.items():
+        if reading.rollups is not None:
+            until.add_metric((policy_key,), reading.rollups.published_until_ms / 1000)
+            waiting.add_metric((policy_key,), len(reading.rollups.missing))
+            failed.add_metric((policy_key,), len(reading.rollups.failed))
+    yield from (until, waiting, failed)
 
 
 def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:

@@ -6,12 +6,14 @@ A subclass gives the fixtures `kubernetes` (the implementation), `person` (who u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import pytest
 
 from tidegate.errors import Conflict, NotFound
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
+from tidegate.kube.job_manifest import JobPod, is_owned, job_body, selector
 
 FINALIZER = "tidegate.io/restore"
 TIER_SPEC: JsonObject = {
@@ -28,6 +30,28 @@ class Person(Protocol):
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject: ...
     def delete(self, ref: ObjectRef) -> None: ...
     def put_secret(self, name: str, data: Mapping[str, bytes]) -> None: ...
+
+
+POLICY: JsonObject = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "BrokerBandwidthPolicy",
+    "metadata": {"name": "orders", "uid": "11111111-2222-3333-4444-555555555555", "generation": 3},
+}
+POD = JobPod(
+    "tidegate:0.1.0",
+    "rollup",
+    cores=2,
+    requested_millicores=500,
+    memory="3Gi",
+    deadline_seconds=1800,
+    mount=("usage", "/var/lib/usage"),
+    has_executors=True,
+)
+
+
+def rollup_job(namespace: str, start_ms: int = 0) -> JsonObject:
+    policy = {**POLICY, "metadata": {**POLICY["metadata"], "namespace": namespace}}
+    return job_body(policy, POD, start_ms=start_ms, end_ms=start_ms + 300_000)
 
 
 def ready(message: str) -> dict[str, Any]:
@@ -140,3 +164,39 @@ class KubernetesContract:
         found = kubernetes.read_lease(namespace, "turn")
         assert found is not None
         assert (found.holder, found.transitions, found.renewed_at) == ("b", 1, 1e9 + 1)
+
+    def test_a_job_is_made_once_and_found_by_its_policy(self, kubernetes: Kubernetes, namespace: str) -> None:
+        body = rollup_job(namespace)
+        made = kubernetes.create_job(namespace, body)
+        with pytest.raises(Conflict):
+            kubernetes.create_job(namespace, body)
+        (found,) = kubernetes.list_jobs(namespace, selector=selector("orders"))
+        assert found["metadata"]["uid"] == made["metadata"]["uid"]
+        assert is_owned(found, POLICY["metadata"]["uid"])
+        assert not is_owned(found, "another")
+        assert kubernetes.list_jobs(namespace, selector=selector("payments")) == []
+
+    def test_a_job_of_another_uid_is_not_deleted(self, kubernetes: Kubernetes, namespace: str) -> None:
+        made = kubernetes.create_job(namespace, rollup_job(namespace, 600_000))
+        name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+        kubernetes.delete_job(namespace, name, uid=uid)
+        kubernetes.delete_job(namespace, name, uid=uid)
+        again = kubernetes.create_job(namespace, rollup_job(namespace, 600_000))
+        with suppress(Conflict):
+            kubernetes.delete_job(namespace, name, uid=uid)
+        assert [job["metadata"]["uid"] for job in kubernetes.list_jobs(namespace, selector=selector("orders"))] == [
+            again["metadata"]["uid"]
+        ]
+
+    def test_a_config_map_is_replaced_only_where_nobody_was_faster(self, kubernetes: Kubernetes, namespace: str) -> None:
+        assert kubernetes.read_config_map(namespace, "orders-rollup") is None
+        body: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-rollup"}, "data": {"a": "1"}}
+        made = kubernetes.write_config_map(namespace, body)
+        with pytest.raises(Conflict):
+            kubernetes.write_config_map(namespace, body)
+        kubernetes.write_config_map(namespace, {**made, "data": {"a": "2"}})
+        with pytest.raises(Conflict):
+            kubernetes.write_config_map(namespace, {**made, "data": {"a": "3"}})
+        found = kubernetes.read_config_map(namespace, "orders-rollup")
+        assert found is not None
+        assert found["data"] == {"a": "2"}

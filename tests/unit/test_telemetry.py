@@ -5,6 +5,7 @@ import logging
 import re
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from controller_logic.override import Overridden, Override
 from controller_logic.pressure import Card, Pressure
 from controller_logic.readings import Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
+from controller_logic.rollup_windows import Due
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.gates import actor, estate, want
 from tidegate.settings import LogFormat, LogLevel
@@ -47,9 +49,10 @@ def busy() -> Telemetry:
     telemetry.lists.labels("BusinessTier", "failed").inc()
     telemetry.write_conflicts.labels(POLICY, "Conflict").inc()
     telemetry.audit_lines.labels("written").inc()
+    telemetry.rollup_jobs.labels(POLICY, "made").inc()
     _throttled(telemetry)
     held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))
-    telemetry.readings.put("streaming/other", reading(held))
+    telemetry.readings.put("streaming/other", replace(reading(held), rollups=Due()))
     return telemetry
 
 

@@ -21,6 +21,13 @@
 {{- end }}
 {{- end }}
 
+{{/* The operator's image with Java and Spark on top of it has its name and tag, and a digest of its own. */}}
+{{- define "tidegate.rollupImage" -}}
+{{- with .Values.image }}
+{{- $.Values.rollup.image | default (printf "%s-rollup:%s" .repository (.tag | default $.Chart.AppVersion)) }}
+{{- end }}
+{{- end }}
+
 {{- define "tidegate.releaseLabels" -}}
 app.kubernetes.io/name: {{ include "tidegate.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -30,6 +37,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tidegate.selectorLabels" -}}
 {{ include "tidegate.releaseLabels" . }}
 app.kubernetes.io/component: operator
+{{- end }}
+
+{{/* Pods of rollup Jobs and of their executors; the operator makes them, so no release is named. */}}
+{{- define "tidegate.rollupLabels" -}}
+app.kubernetes.io/component: rollup
+app.kubernetes.io/managed-by: tidegate
 {{- end }}
 
 {{- define "tidegate.labels" -}}

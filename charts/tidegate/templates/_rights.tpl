@@ -32,3 +32,28 @@
   name: {{ include "tidegate.serviceAccountName" . }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
+
+{{/* What rollup Jobs may do: read what their policy says, write down what they found, and start executors where that is allowed. */}}
+{{- define "tidegate.rollupRules" -}}
+- apiGroups: [tidegate.io]
+  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
+  verbs: [list]
+# credentials for Prometheus
+- apiGroups: [""]
+  resources: [secrets]
+  {{- with .Values.rbac.secretNames }}
+  resourceNames:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  verbs: [get]
+# the one ConfigMap that the operator reads
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create, update]
+{{- if .Values.rollup.executors.enabled }}
+# what Spark asks for when it starts executors, and cleans up after them
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete, deletecollection]
+{{- end }}
+{{- end }}

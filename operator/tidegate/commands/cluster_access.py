@@ -6,7 +6,7 @@ Addresses and credentials given on the command line win over those of the policy
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,9 @@ def opened_tree(around: Surroundings, source: PolicySource | None, options: Acce
 def observed(around: Surroundings, source: PolicySource, cluster: KafkaCluster) -> Seen:
     """What the operator's own observer sees of the cluster now; brokers are asked at once whether a plugin decides their quotas."""
     observer = Observer(QuotaPlugins(settle_seconds=0.0))
-    return observer.observe(source.declared, cluster, now_seconds=around.now_seconds())
+    usage, warnings = source.usage(around.now_seconds())
+    seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)
+    return replace(seen, warnings=(*seen.warnings, *warnings))
 
 
 def live_brokers(tree: ZnodeTree) -> int | None:

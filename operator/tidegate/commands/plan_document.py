@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from controller_logic.decision import Decision, MemberReport, Note
 from controller_logic.model import Default, Entity, Observation, QuotaKey
+from controller_logic.recommend_usage import Advice
 from tidegate.commands.page import Document
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
 
@@ -22,6 +23,7 @@ def plan_document(observation: Observation, decision: Decision, *, warnings: Seq
         "brokers": sorted(observation.topology.brokers) if observation.topology else None,
         "changes": [_change(row) for row in rows if row.changes],
         "members": [_member(report) for report in decision.members],
+        "recommendations": [_recommendation(one) for said in decision.advice.values() for one in said],
         "holds": [{"reason": hold.reason.value, "message": hold.message} for hold in decision.holds],
         "notes": [_note(note) for note in decision.notes],
         "warnings": list(warnings),
@@ -72,6 +74,12 @@ def _member(report: MemberReport) -> Document:
         "promisedTotal": _rates(report.contract_total),
         "permittedTotal": _rates(report.permitted_total),
     }
+
+
+def _recommendation(advice: Advice) -> Document:
+    document: dict[str, object] = {"tier": advice.tier_key, "member": advice.member_name, "key": advice.key.value}
+    document |= {"declared": advice.declared, "recommended": advice.recommended, "applied": advice.applied}
+    return document | {"reason": advice.reason.value, "message": advice.message}
 
 
 def _rates(values: Mapping[QuotaKey, int]) -> Document:

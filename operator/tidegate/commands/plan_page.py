@@ -12,6 +12,7 @@ from tidegate.commands.page import Page
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
 from tidegate.commands.quantity import short_words
 from tidegate.commands.sheet import Column, Sheet
+from tidegate.control.advice_words import advice_remarks
 from tidegate.control.status_override import override_remarks
 
 COLUMNS = (
@@ -96,6 +97,7 @@ def _show_remarks(page: Page, decision: Decision) -> None:
     ]
     remarks += [f"{note.reason.value}: {note.message}" for note in decision.notes]
     remarks += override_remarks(decision.overridden)
+    remarks += advice_remarks(decision.advice)
     if remarks:
         page.heading("Worth knowing")
     for remark in remarks:

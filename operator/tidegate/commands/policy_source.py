@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from controller_logic.decision import Note
 from controller_logic.reasons import Reason
+from controller_logic.recommend_usage import Usage
 from tidegate.commands.manifests import read_manifests
 from tidegate.commands.secret_file import SecretData
 from tidegate.commands.surroundings import Surroundings
@@ -17,6 +19,7 @@ from tidegate.control.declared import Declared, belongs_to, declare
 from tidegate.control.translate import object_key
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
+from tidegate.kube.rollup_result import read_result
 from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
 from tidegate.resources.text import SecretRef
 
@@ -40,12 +43,14 @@ class PolicyOptions:
 class PolicySource:
     """One policy with its tiers, and the credentials that Kubernetes holds for it (None = none could be looked up).
 
-    `status` is what the operator said of the policy last; empty where it said nothing, and with files.
+    `status` is what the operator said of the policy last, `tier_statuses` what it said of its tiers by their keys; empty where it said
+    nothing, and with files.
     """
 
     declared: Declared
     kubernetes: Kubernetes | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
+    tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def zookeeper_secret(self) -> SecretData:
         """The policy's ZooKeeper Secret; empty where it names none. Raises NeedsMending when it must come from a file instead."""
@@ -71,6 +76,20 @@ class PolicySource:
         """One sentence for each tier that does not read: what it manages is left as it is; and for each override that changes nothing."""
         tiers = (f"{broken.message} What it manages stays as it is." for broken in self.declared.broken)
         return (*tiers, *(broken.message for broken in self.declared.broken_overrides))
+
+    def usage(self, now_seconds: float) -> tuple[Usage | None, tuple[Note, ...]]:
+        """What the policy's rollup Jobs say of usage, as the operator would take it; a note where that cannot be told."""
+        policy = self.declared.policy
+        if self.kubernetes is None or self.declared.spec.rollup is None:
+            return None, ()
+        namespace, _, name = policy.key.partition("/")
+        try:
+            result, problem = read_result(self.kubernetes, {"metadata": {"namespace": namespace, "name": name, "uid": policy.uid}})
+        except TidegateError as error:
+            return None, (Note(error.reason, f"Recommended contracts are not known here: {error.message}"),)
+        if problem is not None:
+            return None, (Note(Reason.ROLLUP_RESULT_UNUSABLE, f"What the rollup Jobs wrote down is not used: {problem}"),)
+        return (None if result is None or now_seconds * 1000 > result.valid_until_ms else result.usage), ()
 
     def _secret(self, reference: SecretRef | None, *, option: str) -> SecretData:
         if reference is None:
@@ -105,7 +124,8 @@ def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _KINDS)
     policy = _chosen(policies, options)
     ours, said = ([raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides))
-    return PolicySource(declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {})
+    statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
+    return PolicySource(declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses)
 
 
 def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) -> list[RawObject]:

@@ -33,12 +33,20 @@ listed in `defaults` are Kafka's default entity.
 
 def reference_page() -> str:
     """The whole page, commands in the order in which `tidegate --help` lists them."""
-    group: Any = typer.main.get_command(app)
     parts = [HEAD]
-    for name, command in group.commands.items():
+    for name, command in _commands(typer.main.get_command(app)):
         parts.append(f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n| Option | Meaning |\n|---|---|\n")
         parts.extend(_option_row(option) for option in command.params if not option.hidden)
     return "".join(parts)
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each command with its words after `tidegate`; a group stands for its commands."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def _prose(text: str | None) -> str:
@@ -48,9 +56,13 @@ def _prose(text: str | None) -> str:
 
 
 def _option_row(option: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in option.opts)
-    takes = "" if option.is_flag else f" `{option.metavar or _choices(option)}`"
-    return f"| {names}{takes} | {' '.join(_meaning(option)).replace('|', chr(92) + '|')} |\n"
+    names = ", ".join(f"`{name}`" for name in option.opts) if option.param_type_name == "option" else f"`{option.metavar}`"
+    takes = "" if option.param_type_name == "argument" or option.is_flag else f" `{option.metavar or _choices(option)}`"
+    return f"| {_cell(names + takes)} | {_cell(' '.join(_meaning(option)))} |\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _choices(option: Any) -> str:
@@ -62,7 +74,7 @@ def _meaning(option: Any) -> Iterator[str]:
     yield option.help or ""
     if option.required:
         yield "Required."
-    elif not option.is_flag and option.default not in (None, ""):
+    elif option.param_type_name == "option" and not option.is_flag and option.default not in (None, ""):
         default = option.default.value if isinstance(option.default, Enum) else option.default
         yield f"Default: `{default}`."
     if option.envvar:

@@ -6,7 +6,7 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.surroundings import surroundings_of
-from tidegate.settings import LogFormat, LogLevel, Settings
+from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
 
 _DEFAULTS = Settings(identity="")
 
@@ -38,6 +38,15 @@ def run(
             help="Where to append the audit trail, one JSON line each; - is standard output (log lines go to standard error).",
         ),
     ] = _DEFAULTS.audit_file,
+    rollup_image: Annotated[
+        str | None, typer.Option("--rollup-image", metavar="IMAGE", help="Image of rollup Jobs. Without it the operator makes none.")
+    ] = None,
+    rollup_service_account: Annotated[
+        str, typer.Option("--rollup-service-account", metavar="NAME", help="ServiceAccount of rollup Jobs, in each policy's namespace.")
+    ] = "default",
+    rollup_pull_secret: Annotated[
+        list[str] | None, typer.Option("--rollup-pull-secret", metavar="NAME", help="Secret to pull their image with; may be repeated.")
+    ] = None,
     debug: options.Debug = False,
 ) -> None:
     """Run the operator until it is told to stop (SIGTERM or Ctrl-C). It finishes the batch under way and releases its Leases."""
@@ -54,5 +63,10 @@ def run(
         log_format=log_format,
         log_level=log_level,
         audit_file=audit_file,
+        rollups=_rollups(rollup_image, rollup_service_account, tuple(rollup_pull_secret or ())),
     )
     main.run(settings)
+
+
+def _rollups(image: str | None, service_account: str, pull_secrets: tuple[str, ...]) -> RollupOffer | None:
+    return None if not image else RollupOffer(image=image, service_account=service_account, pull_secrets=pull_secrets)

@@ -79,13 +79,15 @@ class Lookout:
 
     def look(self, source: PolicySource) -> Sight:
         """Raises nothing for a world that is away: what is missing is a hold, or a problem of the readings."""
-        seen = self._observer.observe(source.declared, self._cluster, now_seconds=self._around.now_seconds())
+        now_seconds = self._around.now_seconds()
+        usage, unread = source.usage(now_seconds)
+        seen = self._observer.observe(source.declared, self._cluster, now_seconds=now_seconds, usage=usage)
         decision, _ = decide(seen.observation, Memory())
         observation = replace(seen.observation, readings=self._read(seen.observation))
         watched = watch(observation, self._pressures)
         self._pressures = {one.broker: one.pressure for one in watched or ()}
         cluster_id = seen.facts.cluster_id if seen.facts is not None else None
-        warnings = (*source.remarks(), *(warning.message for warning in seen.warnings))
+        warnings = (*source.remarks(), *(warning.message for warning in (*seen.warnings, *unread)))
         return Sight(observation, decision, cluster_id, self._reader is not None, watched, _said(source.status), warnings)
 
     def _read(self, observation: Observation) -> Readings | None:

@@ -26,7 +26,7 @@ from tidegate.commands.page import ExitCode
 
 @dataclass(slots=True)
 class Surroundings:
-    """The world of one command. `exit_code` is what the process ends with when no error is raised."""
+    """The world of one command. `exit_code` is what the process ends with when no error is raised, `exit_code_of` what when one is."""
 
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
@@ -38,7 +38,8 @@ class Surroundings:
     open_kubernetes: OpenKubernetes = open_kubernetes
     open_reader: OpenReader = open_reader
     debug: bool = False
-    exit_code: ExitCode = ExitCode.OK
+    exit_code: int = ExitCode.OK
+    exit_code_of: Callable[[Exception], int] = lambda _: ExitCode.ERROR
 
 
 def surroundings_of(context: typer.Context, *, debug: bool) -> Surroundings:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from controller_logic.decide import decide, settle
 from controller_logic.decision import Decision, Memory
 from controller_logic.readings import Readings
+from controller_logic.recommend_usage import Usage
 from tidegate.control.apply import Applied, apply_writes
 from tidegate.control.declared import Declared
 from tidegate.control.kafka_cluster import KafkaCluster
@@ -51,11 +52,12 @@ class ControlPass:
         cluster: KafkaCluster,
         *,
         readings: Readings | None = None,
+        usage: Usage | None = None,
         prepare: Callable[[Seen], None] = lambda _: None,
         rival: Rival = lambda _: None,
     ) -> PassResult:
         """One pass. `prepare` is called before the first write and may refuse it by raising a TidegateError."""
-        seen = self.observer.observe(declared, cluster, now_seconds=self.now_seconds(), readings=readings, rival=rival)
+        seen = self.observer.observe(declared, cluster, now_seconds=self.now_seconds(), readings=readings, usage=usage, rival=rival)
         decision = self._decide(seen)
         try:
             prepare(seen)

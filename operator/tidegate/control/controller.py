@@ -24,6 +24,8 @@ from tidegate.control.observe import Seen
 from tidegate.control.ownership import RESTORE_FINALIZER, has_finalizer, take_ownership
 from tidegate.control.report_desk import PassReport, ReportDesk
 from tidegate.control.rivals import older_rival
+from tidegate.control.rollups import RollupAround, RollupWatch
+from tidegate.control.rollups_look import RollupLook, RollupSight
 from tidegate.control.wake import Cause
 from tidegate.control.world import World
 from tidegate.errors import InvalidResource, TidegateError
@@ -50,6 +52,7 @@ class Controller:
             monotonic=world.clock.monotonic,
         )
         self._metrics = MetricsWatch(namespace, _around(key, world, lambda: wake(Cause.METRICS)))
+        self._rollups = RollupWatch(key, _around_rollups(key, world, may_write=may_write, wake=lambda: wake(Cause.ROLLUPS)))
         self._backoff = Backoff()
         self._deletion = Deletion(world.settings.restore_deadline_seconds)
         self._desk = ReportDesk(self._report, f"reports of {key}", beside=world.report_beside)
@@ -61,6 +64,7 @@ class Controller:
     def close(self) -> None:
         """Deliver the last report and let the cluster go."""
         self._metrics.close()
+        self._rollups.close()
         self._desk.close()
         self._connection.close()
 
@@ -112,13 +116,14 @@ class Controller:
             self._world.reporter.unread(policy, error, tiers, overrides)
             self._world.telemetry.passes.labels(self._key, "invalid").inc()
             return None
+        rollups = None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
         with self._first_word(policy, tiers, overrides) as heard_of_cluster:
-            result = self._run(policy, declared, self._newest_reading(declared), heard_of_cluster)
+            result = self._run(policy, declared, rollups, heard_of_cluster)
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
-        self._desk.post(PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides)))
-        self._measure(result)
+        self._desk.post(PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides), rollups))
+        self._measure(result, rollups)
         return result
 
     def _report(self, report: PassReport) -> None:
@@ -159,7 +164,8 @@ class Controller:
         self._seen_before = True
         return first_word(lambda: self._world.reporter.first_sight(policy, tiers, overrides), FIRST_WORD_AFTER_SECONDS)
 
-    def _run(self, policy: JsonObject, declared: Declared, readings: Readings | None, heard_of_cluster: Callable[[], None]) -> PassResult:
+    def _run(self, policy: JsonObject, declared: Declared, rollups: RollupSight | None, heard_of_cluster: Callable[[], None]) -> PassResult:
+        readings, usage = self._newest_reading(declared), None if rollups is None else rollups.usage
         try:
             cluster = self._connection.cluster(declared.spec.kafka)
         except TidegateError as error:
@@ -173,7 +179,9 @@ class Controller:
                 self._world.cache.put(BROKER_BANDWIDTH_POLICIES, changed)
 
         others = self._world.policies().values()
-        return self._pass.run(declared, cluster, readings=readings, prepare=prepare, rival=lambda facts: older_rival(policy, facts, others))
+        return self._pass.run(
+            declared, cluster, readings=readings, usage=usage, prepare=prepare, rival=lambda facts: older_rival(policy, facts, others)
+        )
 
     def _let_go_when_done(self, policy: JsonObject, result: PassResult | None) -> None:
         address = str(((policy.get("spec") or {}).get("kafka") or {}).get("zookeeper", {}).get("connect", "ADDRESS"))
@@ -207,7 +215,7 @@ class Controller:
             due.append(ends_at_seconds - result.seen.observation.now_seconds)
         return max(0.0, min(due))
 
-    def _measure(self, result: PassResult) -> None:
+    def _measure(self, result: PassResult, rollups: RollupSight | None) -> None:
         telemetry, decision = self._world.telemetry, result.decision
         telemetry.passes.labels(self._key, "complete" if result.complete else "held" if decision.holds else "partial").inc()
         for done in result.applied:
@@ -216,7 +224,7 @@ class Controller:
             for outcome in done.refused:
                 telemetry.write_conflicts.labels(self._key, str(outcome.reason or "")).inc()
         self._keep_record(result)
-        telemetry.readings.put(self._key, self._reading(result, decision))
+        telemetry.readings.put(self._key, replace(self._reading(result, decision), rollups=None if rollups is None else rollups.due))
 
     def _keep_record(self, result: PassResult) -> None:
         """Audit lines and counters: of each decision whose writes were sent, and of the one that the pass ended with."""
@@ -252,3 +260,17 @@ def _around(key: str, world: World, wake: Callable[[], None]) -> Around:
         forget=lambda: world.vital_signs.forget(thread),
         opener=world.open_reader,
     )
+
+
+def _around_rollups(key: str, world: World, *, may_write: Callable[[], bool], wake: Callable[[], None]) -> RollupAround:
+    offer = world.settings.rollups
+    if offer is None:
+        return RollupAround(None, wake, world.clock.wall)
+
+    def count(result: str) -> None:
+        world.telemetry.rollup_jobs.labels(key, result).inc()
+
+    def open_look() -> RollupLook:
+        return RollupLook(world.kubernetes, offer, may_write=may_write, wall=world.clock.wall, count=count)
+
+    return RollupAround(open_look, wake, world.clock.wall)

@@ -22,7 +22,9 @@ _TROUBLED = frozenset(
 )
 # said by Ready already, or of no news value on a first pass
 _EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED})  # somebody asked for it, so it warns of nothing
-_QUIET = frozenset({Reason.STARTING, Reason.METRICS_NOT_WATCHED, Reason.WITHIN_CONTRACT, Reason.REACHABLE, Reason.OBSERVING})
+_QUIET = frozenset(
+    {Reason.ROLLUPS_BEHIND, Reason.STARTING, Reason.METRICS_NOT_WATCHED, Reason.WITHIN_CONTRACT, Reason.REACHABLE, Reason.OBSERVING}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,22 @@ def _is_news(verdict: Verdict) -> bool:
     return verdict.status is _TROUBLE.get(verdict.type) and verdict.reason not in _QUIET
 
 
-_ALWAYS_NEWS = frozenset({Reason.MIGRATION_PREPARED, Reason.METERING_WITHHELD, Reason.QUOTA_EXHAUSTED, Reason.QUOTA_CANNOT_HELP})
+_ALWAYS_NEWS = frozenset(
+    {Reason.ROLLUPS_PUBLISHED, Reason.MIGRATION_PREPARED, Reason.METERING_WITHHELD, Reason.QUOTA_EXHAUSTED, Reason.QUOTA_CANNOT_HELP}
+)
 
 # which value of a condition is worth an Event besides Ready's; its return to normal is told by Ready
-_TROUBLE = {"ClusterReachable": Truth.FALSE, "MetricsFresh": Truth.FALSE, "QuotasInSync": Truth.FALSE, "Conflict": Truth.TRUE}
+_TROUBLE = {
+    "ClusterReachable": Truth.FALSE,
+    "MetricsFresh": Truth.FALSE,
+    "QuotasInSync": Truth.FALSE,
+    "Conflict": Truth.TRUE,
+    "RollupsCurrent": Truth.FALSE,
+}
 
 
 def _type_of(verdict: Verdict) -> str:
-    good = verdict.status is Truth.TRUE if verdict.type == "Ready" else False
+    good = verdict.status is Truth.TRUE and verdict.type in ("Ready", "RollupsCurrent")
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 

@@ -12,6 +12,7 @@ from controller_logic.decision import Note
 from controller_logic.model import Entity, Observation, StoredQuota, Tier, Topology
 from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
+from controller_logic.recommend_usage import Usage
 from tidegate.control.cluster_check import Expected, brokers_objection, migration_words, objections
 from tidegate.control.declared import Declared
 from tidegate.control.held_since import HeldSince
@@ -54,6 +55,7 @@ class Observer:
         *,
         now_seconds: float,
         readings: Readings | None = None,
+        usage: Usage | None = None,
         rival: Rival = lambda _: None,
     ) -> Seen:
         """Everything that can be known now. `rival` is asked whether another policy has the better right to the cluster."""
@@ -70,7 +72,7 @@ class Observer:
         holds = self._held.stamp(missing, now_seconds)
         tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
-            now_seconds, declared.policy, tiers, topology, quotas, holds, readings, overrides, client_quotas_exist=client_quotas_exist
+            now_seconds, declared.policy, tiers, topology, quotas, holds, readings, overrides, client_quotas_exist, usage
         )
         return Seen(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
 

@@ -15,6 +15,7 @@ import structlog
 from controller_logic.decision import MemberReport
 from controller_logic.model import Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
+from controller_logic.recommend_usage import Advice
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
 from tidegate.control.events import (
@@ -39,6 +40,8 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_O
 from tidegate.resources.schema_model import SchemaModel
 
 log = structlog.get_logger(__name__)
+
+Advices = tuple[Advice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class _Basis:
     members: tuple[MemberReport, ...]
     holds: tuple[Hold, ...]
     mode: Mode
+    advice: tuple[Advices, ...] = ()
 
 
 class Reporter:
@@ -102,7 +106,7 @@ class Reporter:
                 reports.append(_of_tier(raw, verdict, writes, bases[uid].members))
         reports += [_of_override(raw, verdict) for raw, verdict in override_reports(result, declared, report.overrides)]
         ownerless = _ownerless(by_tier, result.decision.members)
-        said = policy_verdict(result, declared.spec, previous=_status(report.policy))
+        said = policy_verdict(result, declared.spec, previous=_status(report.policy), rollups=report.rollups)
         said_before = _status(report.policy)
         loads = (*broker_events(said_before, result.decision.watched), *level_events(said_before, result.decision.levels))
         reports.append(_of_policy(report.policy, said, ownerless, loads))
@@ -170,9 +174,14 @@ def _bases(result: PassResult, declared: Declared, tiers: Iterable[JsonObject]) 
     members: dict[str, list[MemberReport]] = defaultdict(list)
     for member in result.decision.members:
         members[member.tier_key].append(member)
+    advice = result.decision.advice
     return {
         raw["metadata"]["uid"]: _Basis(
-            raw["metadata"]["resourceVersion"], tuple(members[key]), tuple(result.decision.holds), declared.policy.mode
+            raw["metadata"]["resourceVersion"],
+            tuple(members[key]),
+            tuple(result.decision.holds),
+            declared.policy.mode,
+            tuple(advice.get((key, member.member_name), ()) for member in members[key]) if advice else (),
         )
         for raw in tiers
         if (key := object_key(raw)) in members

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from controller_logic.model import QuotaWrite
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
+from tidegate.control.rollups_look import RollupSight
 from tidegate.kube.api import JsonObject
 
 
@@ -25,6 +26,7 @@ class PassReport:
     tiers: tuple[JsonObject, ...]
     written: tuple[QuotaWrite, ...]
     overrides: tuple[JsonObject, ...] = ()
+    rollups: RollupSight | None = None
 
     def after(self, earlier: "PassReport") -> "PassReport":
         """This report in place of both: the world as it is now, and the writes of both."""

@@ -15,6 +15,8 @@ from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.policy_conditions import policy_verdicts
+from tidegate.control.rollups_condition import rollup_status, rollups_current
+from tidegate.control.rollups_look import RollupSight
 from tidegate.control.status_tier import skew_text
 from tidegate.control.verdict import Truth, Verdict, ready, shortened
 from tidegate.resources.policy import PolicySpec
@@ -35,7 +37,9 @@ class PolicyVerdict:
     verdicts: tuple[Verdict, ...]
 
 
-def policy_verdict(result: PassResult, spec: PolicySpec, *, previous: Mapping[str, Any]) -> PolicyVerdict:
+def policy_verdict(
+    result: PassResult, spec: PolicySpec, *, previous: Mapping[str, Any], rollups: RollupSight | None = None
+) -> PolicyVerdict:
     """The status after a pass. `previous` is the status as it stands, for what this pass does not know."""
     decision = result.decision
     brokers = _brokers(result, previous)
@@ -45,6 +49,7 @@ def policy_verdict(result: PassResult, spec: PolicySpec, *, previous: Mapping[st
         brokers=brokers,
         tiers=_levels(result, previous),
         quotas=_counts(decision) if known else _previous_counts(previous),
+        rollup=rollup_status(rollups, wanted=spec.rollup is not None, previous=previous),
         summary=PolicySummary(
             brokers=None if brokers is None else len(brokers),
             over=_over(result),
@@ -52,7 +57,9 @@ def policy_verdict(result: PassResult, spec: PolicySpec, *, previous: Mapping[st
             quotas=f"{decision.in_sync}/{decision.managed}" if known else (previous.get("summary") or {}).get("quotas"),
         ),
     )
-    return PolicyVerdict(status, policy_verdicts(result, measured=spec.metrics is not None))
+    now_seconds = result.seen.observation.now_seconds
+    current = rollups_current(rollups, wanted=spec.rollup is not None, previous=previous, now_seconds=now_seconds)
+    return PolicyVerdict(status, (*policy_verdicts(result, measured=spec.metrics is not None), *current))
 
 
 def unread_policy(reason: Reason, message: str) -> PolicyVerdict:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from controller_logic.decision import Decision, MemberReport, MemberState
 from controller_logic.model import Mode, QuotaKey
 from controller_logic.reasons import Reason
+from controller_logic.recommend_usage import Advice
+from tidegate.control.advice_words import recommendation
 from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, shortened
 from tidegate.resources.tier_status import MemberStatus, QuotaInForce, TierStatus, TierStatusSummary, TotalRates
 
@@ -40,7 +42,7 @@ class TierVerdict:
 def tier_verdict(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> TierVerdict:
     """The status of a tier that was read and decided on. `members` are its own reports."""
     status = TierStatus(
-        members=tuple(member_status(member) for member in members),
+        members=tuple(member_status(member, decision.advice.get((member.tier_key, member.member_name), ())) for member in members),
         summary=TierStatusSummary(members=len(members), state=_worst(members)),
     )
     return TierVerdict(status, (_ready(members, decision, mode), _conflict(members)))
@@ -61,7 +63,7 @@ def starting_tier() -> TierVerdict:
     )
 
 
-def member_status(member: MemberReport) -> MemberStatus:
+def member_status(member: MemberReport, advice: Sequence[Advice] = ()) -> MemberStatus:
     """One member's report in the words of the resource; the message only where there is something to say."""
     return MemberStatus(
         name=member.member_name,
@@ -74,6 +76,7 @@ def member_status(member: MemberReport) -> MemberStatus:
         state=member.state.value,
         override=member.member.override,
         message=_message(member),
+        recommended=recommendation(advice),
     )
 
 

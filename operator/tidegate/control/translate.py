@@ -25,10 +25,12 @@ from controller_logic.model import (
     Speed,
     Tier,
 )
+from controller_logic.recommend_usage import AdviceTerms
 from tidegate.resources.broker_limits import BrokerLimits as DeclaredLimits
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.quota_defaults import DefaultQuota, QuotaDefaults
 from tidegate.resources.rates import ContractRates, DirectionRates, ThrottledRates
+from tidegate.resources.rollup import Recommend
 from tidegate.resources.tier import TierMember, TierSpec
 
 PAUSED = "tidegate.io/paused"
@@ -56,7 +58,8 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         key=object_key(raw),
         uid=str(metadata.get("uid", "")),
         mode=Mode(spec.mode),
-        paused=annotations.get(PAUSED) == "true",
+        # whoever wrote "yes", or nothing at all, wants peace: only a plain no lets it go on
+        paused=annotations.get(PAUSED, "false").strip().lower() != "false",
         deleting=bool(metadata.get("deletionTimestamp")),
         deletion=DeletionPolicy(spec.deletion_or_default),
         scaling=ScalingMethod(scaling.method_or_default),
@@ -75,7 +78,13 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         raise_to_percent=escalation.raise_to_percent_or_default,
         hold_seconds=float(escalation.hold_seconds_or_default),
         speed=Speed(escalation.speed_or_default),
+        advice=AdviceTerms() if spec.rollup is None else _advice_terms(spec.rollup.recommend_or_default),
     )
+
+
+def _advice_terms(recommend: Recommend) -> AdviceTerms:
+    is_applied = recommend.apply_or_default == "WithinPercent"
+    return AdviceTerms(recommend.headroom_percent_or_default, recommend.max_change_percent if is_applied else None)
 
 
 def _limits(declared: DeclaredLimits) -> BrokerLimits:

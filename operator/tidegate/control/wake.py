@@ -17,6 +17,7 @@ class Cause(StrEnum):
     LEASE = "lease"
     METRICS = "metrics"
     BROKERS = "brokers"
+    ROLLUPS = "rollups"
     TIMER = "timer"
     STOP = "stop"
 

@@ -171,3 +171,23 @@ class Kubernetes(Protocol):
     def replace_lease(self, lease: LeaseRecord) -> LeaseRecord:
         """Replace the Lease that is still at `lease.resource_version`; Conflict when it has moved on or is gone."""
         ...
+
+    def list_jobs(self, namespace: str, *, selector: str) -> list[JsonObject]:
+        """Every Job in the namespace whose labels the selector (`name=value,...`) names."""
+        ...
+
+    def create_job(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
+        """Create the Job and return it as the server keeps it; Conflict when there is one of that name already."""
+        ...
+
+    def delete_job(self, namespace: str, name: str, *, uid: str) -> None:
+        """Delete the Job of that uid, and its Pods after it. Nothing happens when it is not there."""
+        ...
+
+    def read_config_map(self, namespace: str, name: str) -> JsonObject | None:
+        """The ConfigMap, or None when there is none."""
+        ...
+
+    def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
+        """Create it or, where `body` has a resource version, replace the one that is still at it; Conflict when somebody was faster."""
+        ...

@@ -1,4 +1,5 @@
 """The real Kubernetes, through the official client: what Tidegate reads and writes of custom resources, Secrets, Events and Leases.
+Jobs and ConfigMaps are in `jobs`.
 
 One request a method, but for lists (in chunks) and finalizers (read, then change with a test). How a request fails is the business of
 `transport` and `failures`; what Events and Leases look like is in `records`.
@@ -19,6 +20,7 @@ from kubernetes import client
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, Incomplete, InvalidResource, NotFound
 from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
+from tidegate.kube.jobs import JobCalls
 from tidegate.kube.records import event_body, lease_body, lease_record
 from tidegate.kube.transport import Transport, connect
 
@@ -34,7 +36,7 @@ _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 
 
-class KubernetesClient:
+class KubernetesClient(JobCalls):
     """Implements `api.Kubernetes`. `identity` names this process in the Events it posts. Safe for several threads."""
 
     def __init__(

@@ -8,7 +8,6 @@ kubectl is `create`, `edit`, `delete` and `put_secret`; what an outage does is `
 from __future__ import annotations
 
 import copy
-import itertools
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -19,20 +18,21 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, NotFound, TidegateError
 from tidegate.kube import merge_patch
 from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
+from tidegate.kube.memory_jobs import MemoryJobs
 from tidegate.kube.records import lease_body, lease_record
 
 _Key = tuple[ResourceKind, str, str]
 
 
-class InMemoryKubernetes:
+class InMemoryKubernetes(MemoryJobs):
     """Implements `api.Kubernetes` over dictionaries; safe for several threads. `events` holds what was posted, oldest first."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.events: list[Event] = []
         self._objects: dict[_Key, JsonObject] = {}
         self._secrets: dict[tuple[str, str], Secret] = {}
         self._leases: dict[tuple[str, str], JsonObject] = {}
-        self._versions = itertools.count(1)
         self._failure: TidegateError | None = None
         self._lock = threading.RLock()
 

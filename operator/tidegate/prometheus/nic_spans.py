@@ -12,7 +12,7 @@ from controller_logic.readings import NicSpan
 from tidegate.prometheus.series import Series, is_amount
 
 # Labels that tell one card, or one of the counters that make up a card, from another of the same scrape.
-_CARD_LABELS = ("__name__", "device", "interface", "nic", "ifName", "ifname")
+CARD_LABELS = ("__name__", "device", "interface", "nic", "ifName", "ifname")
 
 _Source = tuple[tuple[str, str], ...]
 _Card = tuple[str, ...]
@@ -42,7 +42,7 @@ def _sources(series: Iterable[Series]) -> Mapping[_Source, list[Series]]:
 
 
 def _without_card(labels: Mapping[str, str]) -> _Source:
-    return tuple(sorted((name, value) for name, value in labels.items() if name not in _CARD_LABELS))
+    return tuple(sorted((name, value) for name, value in labels.items() if name not in CARD_LABELS))
 
 
 def _refuse_overlap(sources: Mapping[_Source, list[Series]]) -> None:
@@ -78,7 +78,7 @@ def _scrapes(series: Iterable[Series]) -> Mapping[float, _Scrape]:
     """Time of the scrape -> each card's counter; all cards of one scrape have the same time."""
     scrapes: dict[float, _Scrape] = {}
     for one in series:
-        card = tuple(one.labels.get(name, "") for name in _CARD_LABELS)
+        card = tuple(one.labels.get(name, "") for name in CARD_LABELS)
         for at, counter in one.samples:
             if is_amount(counter):
                 scrapes.setdefault(at, {})[card] = counter

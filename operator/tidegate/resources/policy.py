@@ -1,7 +1,4 @@
-"""The spec of BrokerBandwidthPolicy: one Kafka cluster and the bandwidth of its brokers.
-
-`rollup` is not offered yet: its bounds are not settled, and a field can be added later but never taken back.
-"""
+"""The spec of BrokerBandwidthPolicy: one Kafka cluster and the bandwidth of its brokers."""
 
 from typing import Literal
 
@@ -11,6 +8,8 @@ from tidegate.resources.broker_limits import BrokerLimits
 from tidegate.resources.kafka_cluster import KafkaCluster
 from tidegate.resources.metrics_source import MetricsSource
 from tidegate.resources.quota_defaults import QuotaDefaults
+from tidegate.resources.rollup import Rollup
+from tidegate.resources.rules import Rule
 from tidegate.resources.schema_model import SchemaModel
 from tidegate.resources.throttling import Escalation, LeaderScaling, Removal, WriteBudget
 
@@ -54,6 +53,19 @@ class PolicySpec(SchemaModel):
         default=None,
         description="What happens to quotas when this policy is deleted. Restore: each entity gets back what it had before Tidegate "
         "first wrote it. Keep: everything stays as it is. Unset means Restore.",
+    )
+    rollup: Rollup | None = Field(
+        default=None, description="Usage tables, chargeback reports and recommended contracts. Unset means that there are none."
+    )
+
+    rules = (
+        Rule(
+            cel="!has(self.rollup) || has(self.metrics)",
+            message="metrics is required with rollup: usage is read from the Prometheus that it names",
+            reason="FieldValueRequired",
+            field_path=".metrics",
+            holds=lambda policy: policy.rollup is None or policy.metrics is not None,
+        ),
     )
 
     @property

@@ -66,6 +66,14 @@ class PolicySummary(SchemaModel):
     )
 
 
+class RollupStatus(SchemaModel):
+    """How far the usage tables are."""
+
+    published_until: Timestamp | None = Field(default=None, description="Every window that ended by then is in the tables.")
+    waiting: Count = Field(description="Windows that are over and not in the tables yet.")
+    failed: Count = Field(description="Of those, windows whose Job failed; each is tried again.")
+
+
 class PolicyStatus(SchemaModel):
     """What the operator says of a policy. Rates are metrics, not status."""
 
@@ -74,7 +82,7 @@ class PolicyStatus(SchemaModel):
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Ready on top, then ClusterReachable, MetricsFresh, QuotasInSync and Throttling.",
+        description="Ready on top, then ClusterReachable, MetricsFresh, QuotasInSync, Throttling and, where asked for, RollupsCurrent.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     brokers: tuple[BrokerStatus, ...] | None = Field(
@@ -90,4 +98,5 @@ class PolicyStatus(SchemaModel):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["level"]},
     )
     quotas: QuotaCounts | None = Field(default=None, description="The quotas that this policy manages.")
+    rollup: RollupStatus | None = Field(default=None, description="How far the usage tables are, where the policy asks for them.")
     summary: PolicySummary | None = Field(default=None, description="The columns of kubectl get.")

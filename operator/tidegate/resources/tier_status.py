@@ -30,6 +30,18 @@ class TotalRates(SchemaModel):
     produce: ExactRate | None = Field(default=None, description="Bytes per second produced to all brokers together.")
 
 
+class Recommendation(SchemaModel):
+    """What usage says of a member's contract."""
+
+    fetch: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
+    produce: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
+    applied: TotalRates | None = Field(
+        default=None, description="What of it stands in place of the contract, in the contract's own form, where the policy allows it."
+    )
+    reason: CamelCaseWord = Field(description="Why it is recommended, or why nothing is.")
+    message: StatusText | None = Field(default=None, description="The same with numbers, in a sentence for people.")
+
+
 class MemberStatus(SchemaModel):
     """One member: its leaders, its quota, and how far that is from its promise."""
 
@@ -54,6 +66,9 @@ class MemberStatus(SchemaModel):
         default=None, description="The QuotaOverride that stands in place of its contract or keeps it from being throttled: namespace/name."
     )
     message: StatusText | None = Field(default=None, description="Why, in a sentence for people.")
+    recommended: Recommendation | None = Field(
+        default=None, description="What usage says of the contract. Unset where no usage tables tell anything."
+    )
 
 
 class TierStatusSummary(SchemaModel):

@@ -83,12 +83,9 @@ class OperatorProcess:
                 yield json.loads(line)
 
     def liveness(self) -> int:
-        """The HTTP status that the kubelet would get."""
-        try:
-            with urllib.request.urlopen(self.wait_for("Liveness")["endpoint"], timeout=5) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as refusal:
-            return refusal.code
+        """The HTTP status that the kubelet would get, once there is one: the address is told before anything listens there."""
+        endpoint = self.wait_for("Liveness")["endpoint"]
+        return wait_until(lambda: _status(endpoint), "an answer of the probe", timeout_seconds=30.0, processes=[self._process])
 
     def metrics(self) -> dict[str, float]:
         """Every sample by its name, summed over its labels."""
@@ -104,3 +101,14 @@ class OperatorProcess:
     def _scrape(self) -> str:
         with urllib.request.urlopen(self.wait_for("Metrics")["endpoint"], timeout=5) as answer:
             return str(answer.read().decode())
+
+
+def _status(endpoint: str) -> int:
+    """0 while nobody listens."""
+    try:
+        with urllib.request.urlopen(endpoint, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
+    except urllib.error.URLError:
+        return 0

@@ -50,18 +50,20 @@ def test_clients_with_odd_names_are_read_as_the_entities_that_have_the_quotas(
     kafka: KafkaLab, prometheus: PrometheusLab, metered: list[Entity], unique_name: str
 ) -> None:
     kafka.create_topic(unique_name, [[1]])
-    for entity in metered:
-        produce(kafka, entity, unique_name)
     settings = MetricsSettings(PrometheusServer(prometheus.url), Preset.JMX_EXPORTER, scrape_interval_seconds=1, stale_after_seconds=5)
     reader = PrometheusReader(settings)
 
-    def read() -> Readings:
-        return reader.read({1, 2, 3})
+    def metered_traffic() -> Readings | None:
+        # Sent again each time: a broker meters a client from its first quota on, and is told of that a moment after it is written.
+        for entity in metered:
+            produce(kafka, entity, unique_name)
+        readings = reader.read({1, 2, 3})
+        clients = [readings.clients.get((entity, 1, Direction.INGRESS)) for entity in metered]
+        return readings if all(client is not None and client.bytes_per_second > 0 for client in clients) else None
 
-    wait_until(lambda: all((entity, 1, Direction.INGRESS) in read().clients for entity in metered), "all clients", timeout_seconds=20)
-    readings = read()
+    readings = wait_until(metered_traffic, "a rate of each client", timeout_seconds=60, poll_seconds=1)
     reader.close()
-    assert all(readings.clients[entity, 1, Direction.INGRESS].bytes_per_second > 0 for entity in metered)
+    assert readings is not None
     assert all(readings.clients[entity, 1, Direction.INGRESS].throttle_milliseconds == 0.0 for entity in metered)
     assert {broker for broker, _ in readings.nic} == {1, 2, 3}
     assert readings.nic[1, Direction.INGRESS][-1].at_seconds == pytest.approx(time.time(), abs=5)

@@ -6,7 +6,7 @@ import pytest
 
 from tidegate import main
 from tidegate.errors import Unauthorized
-from tidegate.settings import LogFormat, LogLevel, Settings
+from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
 
 
 @pytest.fixture
@@ -40,6 +40,13 @@ def test_namespaces_may_be_named_several_times(world: Any, started: list[Setting
         (("--log-format", "console"), "log_format", LogFormat.CONSOLE),
         (("--log-level", "debug"), "log_level", LogLevel.DEBUG),
         (("--audit-file", "/var/log/audit.jsonl"), "audit_file", "/var/log/audit.jsonl"),
+        ((), "rollups", None),
+        (("--rollup-image", "tidegate:1"), "rollups", RollupOffer(image="tidegate:1")),
+        (
+            ("--rollup-image", "tidegate:1", "--rollup-service-account", "usage", "--rollup-pull-secret", "a", "--rollup-pull-secret", "b"),
+            "rollups",
+            RollupOffer(image="tidegate:1", service_account="usage", pull_secrets=("a", "b")),
+        ),
     ],
 )
 def test_an_option_is_the_setting_of_its_name(

@@ -129,11 +129,19 @@ def test_observe_writes_nothing_to_kafka_and_takes_no_finalizer(stage: Stage) ->
     assert "finalizers" not in stage.kubernetes.get(policy)["metadata"]
 
 
-def test_paused_freezes_everything_and_says_so(stage: Stage) -> None:
-    policy = stage.policy(annotations={"tidegate.io/paused": "true"})
+@pytest.mark.parametrize("value", ["true", "", "yes", "True"])
+def test_paused_freezes_everything_and_says_so(stage: Stage, value: str) -> None:
+    policy = stage.policy(annotations={"tidegate.io/paused": value})
     stage.tier()
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
+
+
+def test_a_plain_no_does_not_pause(stage: Stage) -> None:
+    policy = stage.policy(annotations={"tidegate.io/paused": "False"})
+    stage.tier()
+    stage.run()
+    assert stage.condition(policy) == ("True", "InSync")
 
 
 def test_without_its_lease_a_replica_writes_no_quota(stage: Stage) -> None:

@@ -6,9 +6,10 @@ own rules, which both use; where only the schema speaks, the API server has word
 
 from tests.unit.resources.bad_overrides import BAD_OVERRIDES
 from tests.unit.resources.bad_policies import BAD_POLICIES
+from tests.unit.resources.bad_rollups import BAD_ROLLUPS
 from tests.unit.resources.bad_row import BadInput
 from tests.unit.resources.bad_tiers import BAD_TIERS
 
 __all__ = ["BAD_INPUT", "BadInput"]
 
-BAD_INPUT = (*BAD_TIERS, *BAD_POLICIES, *BAD_OVERRIDES)
+BAD_INPUT = (*BAD_TIERS, *BAD_POLICIES, *BAD_OVERRIDES, *BAD_ROLLUPS)

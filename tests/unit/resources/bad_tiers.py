@@ -48,13 +48,6 @@ UNKNOWN_AND_MISTYPED = (
         "is not a field of this kind",
         'unknown field "spec.members[0].usr"',
     ),
-    BadInput(
-        "rollup, not offered yet",
-        policy({"rollup": {"everySeconds": 3600}}),
-        "spec.rollup",
-        "is not a field of this kind",
-        'unknown field "spec.rollup"',
-    ),
     BadInput("number for a name", tier({"members.0.user": 7}), f"{MEMBER}.user", "must be a valid string", "must be of type string"),
     BadInput("text for a list", tier({"members": "all"}), "spec.members", "must be a valid array", "must be of type array"),
     BadInput(

@@ -50,6 +50,15 @@ _POLICY: Document = {
         "writeBudget": {"notificationsPerQuarterHour": 300},
         "removal": {"maxPercentPerPass": 50},
         "deletion": "Restore",
+        "rollup": {
+            "everySeconds": 3600,
+            "storage": {"url": "file:///var/lib/tidegate/usage", "claimName": "tidegate-usage"},
+            "driver": {"cores": 2, "requestMillicores": 500, "memory": "3Gi"},
+            "executors": {"instances": 0, "cores": 2, "requestMillicores": 2000, "memory": "4Gi"},
+            "retentionDays": {"fiveMinutes": 30, "hours": 400},
+            "pricePerGiB": {"fetch": "0.02", "produce": "0.01"},
+            "recommend": {"headroomPercent": 30, "apply": "WithinPercent", "maxChangePercent": 20},
+        },
     },
 }
 

@@ -8,13 +8,16 @@ import pytest
 from tidegate.resources.kafka_cluster import KafkaCluster, QuotaWindow, ZooKeeperConnection
 from tidegate.resources.metrics_source import MetricsSource, Prometheus
 from tidegate.resources.policy import PolicySpec
+from tidegate.resources.rollup import Recommend, RetentionDays, Rollup, RollupDriver, RollupExecutors, RollupStorage
 from tidegate.resources.schema_model import SchemaModel
 from tidegate.resources.throttling import Escalation, LeaderScaling, Removal, WriteBudget
 
 _METRICS = MetricsSource(prometheus=Prometheus(url="http://prometheus:9090"))
 _KAFKA = KafkaCluster(bootstrap_servers="kafka-1:9092", quota_store="ZooKeeper", zookeeper=ZooKeeperConnection(connect="zk-1:2181"))
 _POLICY = PolicySpec(mode="Observe", kafka=_KAFKA)
-_UNSET = (QuotaWindow(), _METRICS, LeaderScaling(), Escalation(), WriteBudget(), Removal(), _POLICY)
+_ROLLUP = Rollup(storage=RollupStorage(url="s3://usage"))
+_PARTS_OF_ROLLUP = (_ROLLUP, RollupDriver(), RollupExecutors(), RetentionDays(), Recommend())
+_UNSET = (QuotaWindow(), _METRICS, LeaderScaling(), Escalation(), WriteBudget(), Removal(), _POLICY, *_PARTS_OF_ROLLUP)
 
 
 def promised() -> Iterator[tuple[SchemaModel, str, str]]:
@@ -45,6 +48,11 @@ def test_the_descriptions_promise_every_default_of_the_issue() -> None:
         ("WriteBudget", "notifications_per_quarter_hour"): "300",
         ("Removal", "max_percent_per_pass"): "50",
         ("PolicySpec", "deletion"): "Restore",
+        ("Rollup", "every_seconds"): "3600",
+        ("RollupExecutors", "instances"): "0",
+        ("RetentionDays", "hours"): "400",
+        ("Recommend", "headroom_percent"): "30",
+        ("Recommend", "apply"): "Never",
     }.items()
 
 
@@ -59,3 +67,5 @@ def test_unset_blocks_answer_with_all_their_defaults() -> None:
     assert _POLICY.write_budget_or_default == WriteBudget()
     assert _POLICY.removal_or_default == Removal()
     assert _POLICY.kafka.quota_window_or_default == QuotaWindow()
+    assert (_ROLLUP.driver_or_default, _ROLLUP.executors_or_default) == (RollupDriver(), RollupExecutors())
+    assert (_ROLLUP.retention_days_or_default, _ROLLUP.recommend_or_default) == (RetentionDays(), Recommend())

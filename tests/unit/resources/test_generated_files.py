@@ -13,13 +13,14 @@ from tidegate.resources.kinds import KINDS, Kind
 
 CHECKOUT = Path(__file__).parents[3]
 CLIENT_SIDE_APPLY_LIMIT_BYTES = 262_144
+GENERATED = generated_files()
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 
 
-@pytest.mark.parametrize("path", generated_files(), ids=str)
+@pytest.mark.parametrize("path", GENERATED, ids=str)
 def test_the_committed_file_is_what_the_models_say(path: Path) -> None:
-    assert (CHECKOUT / path).read_text(encoding="utf-8") == generated_files()[path]
+    assert (CHECKOUT / path).read_text(encoding="utf-8") == GENERATED[path]
 
 
 @each_kind
@@ -58,7 +59,7 @@ def walked(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 @each_kind
 def test_the_reference_page_holds_every_field_and_every_rule(kind: Kind) -> None:
-    page = generated_files()[Path("docs/resources.md")]
+    page = GENERATED[Path("docs/resources.md")]
     for model in (kind.spec, kind.status):
         for rule in model.rules:
             assert not rule.cel or rule.message.replace("|", "\\|") in page
@@ -78,7 +79,7 @@ def test_the_reference_page_holds_every_field_and_every_rule(kind: Kind) -> None
     ],
 )
 def test_the_reference_page_tells_apart_what_a_field_means_and_what_it_means_to_leave_it_out(field: str, unset: str, meaning: str) -> None:
-    page = generated_files()[Path("docs/resources.md")]
+    page = GENERATED[Path("docs/resources.md")]
     (row,) = (line.split(" | ") for line in page.splitlines() if line.startswith(f"| `{field}` |") and line.count(" | ") == 3)
     assert row[2] == unset
     assert row[3].startswith(meaning)

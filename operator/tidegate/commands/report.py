@@ -1,0 +1,97 @@
+"""`tidegate report`: the chargeback report of a period, made of usage tables: a page for people, the same figures as CSV and JSON."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller_logic.reasons import Reason
+from tidegate.commands import options
+from tidegate.commands.audit_lines import moment
+from tidegate.commands.page import Page
+from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
+from tidegate.commands.rollup_extra import require_extra
+from tidegate.commands.surroundings import Surroundings, surroundings_of
+from tidegate.commands.trail_file import trail_in
+from tidegate.errors import InvalidResource, NotFound
+
+if TYPE_CHECKING:
+    from tidegate.rollup.schemas import Direction
+
+_HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
+
+
+def report(
+    context: typer.Context,
+    *,
+    store: Store,
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
+    until: Annotated[str, typer.Option("--to", metavar="TIME", help="The end; an hour that is not over by then is left out.")] = "0s",
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where report.html, report.json and the CSV files go.")] = Path(
+        "tidegate-report"
+    ),
+    fetch_price: Annotated[str | None, typer.Option("--fetch-price", metavar="AMOUNT", help="Of a GiB (2^30 bytes) read.")] = None,
+    produce_price: Annotated[str | None, typer.Option("--produce-price", metavar="AMOUNT", help="Of a GiB written.")] = None,
+    currency: Annotated[str, typer.Option("--currency", metavar="TEXT", help="Shown beside amounts.")] = "",
+    audit_file: Annotated[
+        Path | None, typer.Option("--audit-file", metavar="FILE", help="The operator's audit trail, for the timeline of throttle episodes.")
+    ] = None,
+    file: PolicyFiles = None,
+    debug: options.Debug = False,
+) -> None:
+    """Write the report of whole hours, or of whole days where the period begins and ends with one, and say where the page is.
+
+    With the policy's files members go by their names, contracts are recommended, and prices are the policy's unless given.
+    """
+    around = surroundings_of(context, debug=debug)
+    require_extra()
+    from tidegate.commands.report_policy import policy_parts
+    from tidegate.commands.rollup_policy import policy_of
+    from tidegate.rollup.report.gathering import figures_of
+    from tidegate.rollup.report.request import Prices, ReportRequest
+    from tidegate.rollup.report.stored_tables import stored_provenance, stored_tables
+    from tidegate.rollup.report.writing import write_report
+    from tidegate.rollup.tables.store import UsageStore
+
+    given: Mapping[Direction, Decimal | None] = {"fetch": _amount(fetch_price), "produce": _amount(produce_price)}
+    start_ms, end_ms = (_hour(around, text) for text in (since, until))
+    grain_ms = _HOUR_MS if start_ms % _DAY_MS or end_ms % _DAY_MS else _DAY_MS
+    found = UsageStore.at(store_address(store))
+    tables = stored_tables(found, start_ms, end_ms, grain_ms=grain_ms)
+    if not tables.published:
+        told = f"Nothing is published at {found.storage.shown} for the time asked for, so no report was written."
+        raise NotFound(Reason.USAGE_UNKNOWN, f"{told} Is the address right, and were rollups made of that time (`tidegate rollup run`)?")
+    parts = policy_parts(policy_of(around, file), found, tables, start_ms, end_ms)
+    prices = {**parts.per_gib, **{way: amount for way, amount in given.items() if amount is not None}}
+    request = ReportRequest(
+        policy=parts.key,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        made_at_ms=int(around.now_seconds() * 1000),
+        tables=tables,
+        members=parts.members,
+        prices=Prices(per_gib=prices, currency=currency),
+        recommendations=parts.recommendations,
+        trail=None if audit_file is None else trail_in(audit_file),
+        provenance=replace(stored_provenance(found, start_ms, end_ms), series=parts.series),
+    )
+    page = write_report(figures_of(request), out)
+    Page(around.out).say(f"The report is {page}; the same figures are in {page.with_name('report.json')} and the CSV files beside it.")
+
+
+def _hour(around: Surroundings, text: str) -> int:
+    at_ms = int(moment(text, now_seconds=around.now_seconds()) * 1000)
+    return at_ms - at_ms % _HOUR_MS
+
+
+def _amount(text: str | None) -> Decimal | None:
+    try:
+        amount = None if text is None else Decimal(text)
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if amount is not None and not (amount.is_finite() and amount >= 0):
+        raise InvalidResource(f"{text!r} is no price. Write an amount such as 0.02.")
+    return amount

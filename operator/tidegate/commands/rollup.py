@@ -1,0 +1,132 @@
+"""`tidegate rollup`: who used what, on a laptop or in a Job: `run` makes the usage tables, `show` reads them, `verify` judges them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.commands import options, rollup_backfill, rollup_job
+from tidegate.commands.audit_lines import moment
+from tidegate.commands.page import OutputFormat, Page, publish
+from tidegate.commands.rollup_extra import require_extra
+from tidegate.commands.surroundings import Surroundings, surroundings_of
+from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
+
+app = typer.Typer(name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None)
+
+TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
+Store = Annotated[
+    str, typer.Option("--store", metavar="DIR|URL", help="Where the tables are: a folder, or file://, s3://, gs://, abfs://.")
+]
+PolicyFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE|DIR|-",
+        help="The policy and its tiers as YAML, with their status if you have it: who is a member of which tier, contracts and limits. "
+        "May be repeated.",
+    ),
+]
+_HOUR_MS = 3_600_000
+
+app.command("job", short_help="Publish one window of a policy, as the operator's Jobs do.")(rollup_job.job)
+app.command("backfill", short_help="Publish the hours that a store lacks.")(rollup_backfill.backfill)
+
+
+@app.command("run", short_help="Read Prometheus' history and publish usage tables.")
+def run(
+    context: typer.Context,
+    *,
+    prometheus: Annotated[str, typer.Option("--prometheus", metavar="URL", help="The server, such as http://prometheus:9090.")],
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
+    until: Annotated[str, typer.Option("--to", metavar="TIME", help="The end; an hour that is not over by then is left out.")] = "0s",
+    out: Annotated[str, typer.Option("--out", "--store", metavar="DIR|URL", help="Where the tables go; earlier hours in it stay.")],
+    preset: Annotated[
+        Preset, typer.Option("--preset", help="Which exporter counts the brokers' cards, as in a policy's `metrics.preset`.")
+    ] = Preset.NODE_EXPORTER,
+    broker_label: Annotated[
+        str | None, typer.Option("--broker-label", metavar="NAME", help="The label that names the broker; unset means the preset's.")
+    ] = None,
+    scrape_interval_seconds: Annotated[int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="How often it scrapes.")] = 15,
+    file: PolicyFiles = None,
+    audit_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit-file",
+            metavar="FILE",
+            help="The operator's audit trail, for contracts and episodes where Prometheus has none of the operator's metrics.",
+        ),
+    ] = None,
+    debug: options.Debug = False,
+) -> None:
+    """Fold the samples of whole hours into tables of 5 minutes, hours and days, on this machine, without any cluster.
+
+    A run that is cut short leaves whole hours; the same command again goes on, and changes nothing that is right already.
+    """
+    around = surroundings_of(context, debug=debug)
+    require_extra()
+    from tidegate.commands.rollup_here import Asked, roll_up
+    from tidegate.commands.rollup_policy import policy_of, terms_of
+    from tidegate.commands.trail_file import trail_in
+
+    now_seconds = around.now_seconds()
+    settings = MetricsSettings(
+        PrometheusServer(prometheus),
+        preset,
+        brokers=None if broker_label is None else BrokerLabel(broker_label),
+        scrape_interval_seconds=scrape_interval_seconds,
+    )
+    start_ms, end_ms = (int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until))
+    policy, trail = terms_of(policy_of(around, file)), () if audit_file is None else trail_in(audit_file)
+    asked = Asked(settings, store_address(out), start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS, policy, trail)
+    page = Page(around.err)
+    published = roll_up(asked, clock_ms=lambda: int(around.now_seconds() * 1000), tell=page.say)
+    hours = (asked.end_ms - asked.start_ms) // _HOUR_MS
+    page.say(f"{hours} hours are published in {len(published)} windows of {out}. `tidegate rollup show usage_1h --store {out}` shows them.")
+
+
+@app.command("show", short_help="Show the top of a usage table.")
+def show(
+    context: typer.Context,
+    *,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="usage_5m, usage_1h, usage_1d, broker_1h, tier_1d, ...")],
+    store: Store,
+    since: Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Windows from then on. {TIME}")] = None,
+    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Windows before then; likewise.")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="COLUMN", help="What to rank by; unset means bytes.")] = None,
+    most: Annotated[int, typer.Option("--most", min=0, help="How many rows; 0 means all.")] = 20,
+    output: options.Output = OutputFormat.TABLE,
+    debug: options.Debug = False,
+) -> None:
+    """Add the table up over the time asked for and show who had most."""
+    around = surroundings_of(context, debug=debug)
+    require_extra()
+    from tidegate.rollup.show import Question, top
+    from tidegate.rollup.tables.store import UsageStore
+
+    question = Question(table=table, start_ms=_ms(around, since), end_ms=_ms(around, until), by=by, most=most)
+    answer = top(UsageStore.at(store_address(store)), question)
+    publish(around.out, output, answer.document(), show=answer.show)
+
+
+@app.command("verify", short_help="Recompute every sum and say whether a store is whole.")
+def verify(context: typer.Context, *, store: Store, output: options.Output = OutputFormat.TABLE, debug: options.Debug = False) -> None:
+    """Read everything that is published, compare it with what was told when it was published, and each table with the finer ones."""
+    around = surroundings_of(context, debug=debug)
+    require_extra()
+    from tidegate.rollup.tables.store import UsageStore
+    from tidegate.rollup.verification import verify as verified
+
+    verdict = verified(UsageStore.at(store_address(store)))
+    publish(around.out, output, verdict.document(), show=verdict.show)
+    around.exit_code = verdict.exit_code
+
+
+def store_address(given: str) -> str:
+    """A folder as people name it becomes an absolute one; an address stays."""
+    return given if "://" in given else f"file://{Path(given).absolute()}"
+
+
+def _ms(around: Surroundings, text: str | None) -> int | None:
+    return None if text is None else int(moment(text, now_seconds=around.now_seconds()) * 1000)

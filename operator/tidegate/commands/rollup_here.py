@@ -1,0 +1,51 @@
+"""A rollup in this process: the ladder is tried, Spark is started on this machine, and the hours asked for are carried out in order."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidegate.errors import InvalidResource
+from tidegate.prometheus.settings import MetricsSettings
+from tidegate.rollup.ingest.catalogue import catalogue
+from tidegate.rollup.ingest.work import IngestOrder
+from tidegate.rollup.spark.run import RollupRun, run_rollup
+from tidegate.rollup.spark.session import spark_session
+from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.runs import new_run_id
+from tidegate.rollup.terms.policy_terms import PolicyTerms
+from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.transport.ladder import Probe, choose
+from tidegate.rollup.transport.settings import HistorySettings
+
+_PROBED_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whole hours [start_ms, end_ms) of what `metrics` reads, into the tables at `store_url`. `policy` says who is a member of what.
+
+    `trail` counts where Prometheus has none of the operator's metrics.
+    """
+
+    metrics: MetricsSettings
+    store_url: str
+    start_ms: int
+    end_ms: int
+    policy: PolicyTerms | None = None
+    trail: Sequence[AuditLine] = ()
+
+
+def roll_up(asked: Asked, *, clock_ms: Callable[[], int], tell: Callable[[str], None]) -> list[Manifest]:
+    """What was published. Raises InvalidResource where no whole hour is asked for, and what reading and storing raise."""
+    if asked.start_ms >= asked.end_ms:
+        raise InvalidResource("There is no whole hour between --from and --to, so nothing was rolled up. Ask for an hour that is over.")
+    history = HistorySettings(asked.metrics.server, scrape_interval_ms=asked.metrics.scrape_interval_seconds * 1000)
+    traffic = catalogue(asked.metrics)["fetch"].client_bytes
+    ladder = choose(history, Probe(traffic, asked.end_ms - _PROBED_MS, asked.end_ms))
+    tell(str(ladder))
+    order = IngestOrder(new_run_id(clock_ms()), asked.store_url, ladder.rung.name, asked.metrics, history)
+    try:
+        with spark_session("tidegate-rollup") as spark:
+            run = RollupRun(order, asked.start_ms, asked.end_ms, asked.policy, trail=asked.trail, clock_ms=clock_ms, tell=tell)
+            return run_rollup(spark, run, ladder.rung)
+    finally:
+        ladder.rung.close()

@@ -1,0 +1,83 @@
+"""`tidegate rollup job`: what a rollup Job's Pod runs. It ends with the exit codes of which `kube.job_manifest` tells Kubernetes."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from tidegate.commands import options
+from tidegate.commands.audit_lines import moment
+from tidegate.commands.page import ExitCode, Page
+from tidegate.commands.policy_source import PolicyOptions
+from tidegate.commands.rollup_extra import require_extra
+from tidegate.commands.surroundings import surroundings_of
+from tidegate.errors import InvalidResource, NeedsMending, Unauthorized
+from tidegate.kube.job_manifest import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
+
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def job(
+    context: typer.Context,
+    *,
+    policy: Annotated[str, typer.Option("--policy", metavar="NAMESPACE/NAME", help="Whose usage.")],
+    window_start: Annotated[str, typer.Option("--window-start", metavar="TIME", help="The window's beginning: 2026-11-22T07:00:00Z.")],
+    window_end: Annotated[str, typer.Option("--window-end", metavar="TIME", help="Its end; it has to be over.")],
+    kubeconfig: options.Kubeconfig = None,
+    kube_context: options.KubeContext = None,
+    debug: options.Debug = False,
+) -> None:
+    """Publish a window's usage tables and write down what was found, for the operator, whose Jobs run this.
+
+    Exit codes: 64 when somebody has to mend the policy or what it names, 65 when tables are damaged or of another version, 77 when somebody
+    refused the Job: trying again mends none of them. 1 for what may pass by itself.
+    """
+    around = surroundings_of(context, debug=debug)
+    around.exit_code_of = exit_code_of
+    require_extra()
+    from tidegate.commands.rollup_job_run import JobWindow, run_job
+
+    asked = policy_options(policy, kubeconfig=kubeconfig, context=kube_context)
+    window = JobWindow(*(round(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (window_start, window_end)))
+    with _ended_by_sigterm():
+        run_job(around, asked, window, tell=Page(around.err).say)
+
+
+def policy_options(policy: str, *, kubeconfig: Path | None, context: str | None) -> PolicyOptions:
+    """The policy by its full name: only its own namespace is looked at, for a Job may look at no other."""
+    namespace, _, name = policy.partition("/")
+    if not namespace or not name:
+        raise InvalidResource(f"{policy!r} names no policy. Write it as NAMESPACE/NAME.")
+    return PolicyOptions(policy=policy, kubeconfig=kubeconfig, context=context, namespace=namespace)
+
+
+def exit_code_of(error: Exception) -> int:
+    """What Kubernetes is told, which decides whether the Job is tried again."""
+    from tidegate.rollup.tables.parquet import UsageDamaged
+    from tidegate.rollup.tables.versions import OtherVersion
+
+    match error:
+        case Unauthorized():
+            return EXIT_FORBIDDEN
+        case UsageDamaged() | OtherVersion():
+            return EXIT_BAD_DATA
+        case NeedsMending():
+            return EXIT_BAD_CONFIGURATION
+    return ExitCode.ERROR
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """The first process of a container is deaf to SIGTERM unless it listens; this one would then be waited for until it is killed."""
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        raise SystemExit(_TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

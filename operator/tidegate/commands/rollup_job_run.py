@@ -1,0 +1,93 @@
+"""What a rollup Job does: reads its policy, computes its window and what is late, and writes down for the operator what was published.
+
+Killed anywhere, it leaves whole windows and nothing that is in the way of the next attempt. Two Jobs of one store are harmless.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from controller_logic.reasons import Reason
+from controller_logic.recommend_usage import Usage
+from controller_logic.rollup_windows import Window
+from tidegate.commands.policy_source import PolicyOptions
+from tidegate.commands.rollup_declared import RollupPolicy, rollup_policy
+from tidegate.commands.rollup_engine import Engine, Span
+from tidegate.commands.surroundings import Surroundings
+from tidegate.errors import NotFound
+from tidegate.kube.rollup_result import read_result, record_result
+from tidegate.rollup.job.hours import run_span
+from tidegate.rollup.job.pod import pod_of
+from tidegate.rollup.member_usage import member_usage
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.windows import time_words
+
+USAGE_DAYS = 7
+# Reading a week of tables is worth it once an hour, however short windows are.
+_FIGURES_STAND_MS = HOUR_MS
+_FIGURES_COUNT_MS = 2 * DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class JobWindow:
+    """[start_ms, end_ms)."""
+
+    start_ms: int
+    end_ms: int
+
+
+def run_job(around: Surroundings, asked: PolicyOptions, window: JobWindow, *, tell: Callable[[str], None]) -> None:
+    """Do all of it. Raises tidegate.errors."""
+    clock_ms = clock_ms_of(around)
+    span = Span(*run_span(window.start_ms, window.end_ms, now_ms=clock_ms()))
+    with TemporaryDirectory(prefix="tidegate-job-") as folder:
+        policy = rollup_policy(around, asked, Path(folder))
+        tell(f"computing {time_words(span.start_ms)} to {time_words(span.end_ms)} for policy {policy.source.declared.policy.key}")
+        with Engine(policy, pod_of(os.environ), Path(folder), clock_ms=clock_ms, tell=tell) as engine:
+            published = engine.publish(span)
+    windows = published_windows(published, span)
+    if not any(one.start_ms < window.end_ms and window.start_ms < one.end_ms for one in windows):
+        raise _nothing_told(window)
+    record(policy, [Window(window.start_ms, window.end_ms), *windows], now_ms=clock_ms())
+    tell(f"published {len(published)} windows of tables; the newest end at {time_words(span.end_ms)}")
+
+
+def clock_ms_of(around: Surroundings) -> Callable[[], int]:
+    """The command's clock in milliseconds."""
+    return lambda: round(around.now_seconds() * 1000)
+
+
+def published_windows(published: Sequence[Manifest], span: Span) -> list[Window]:
+    """The time of which rows of five minutes were published."""
+    fine = [one.window for one in published if one.table == "usage_5m" and not one.combines]
+    return [Window(max(one.start_ms, span.start_ms), min(one.end_ms, span.end_ms)) for one in fine]
+
+
+def record(policy: RollupPolicy, windows: Sequence[Window], *, now_ms: int) -> None:
+    """Tell the operator which windows are published, and what members moved unless that was told of late. Raises what Kubernetes does."""
+    end_ms = max(window.end_ms for window in windows)
+    record_result(
+        policy.kubernetes,
+        policy.as_owner,
+        published=windows,
+        usage=_usage(policy, end_ms),
+        now_ms=now_ms,
+        valid_until_ms=now_ms + _FIGURES_COUNT_MS,
+    )
+
+
+def _usage(policy: RollupPolicy, end_ms: int) -> Usage | None:
+    """None where figures stand that are as good as new, or newer."""
+    result, _ = read_result(policy.kubernetes, policy.as_owner)
+    if result is not None and result.usage is not None and end_ms < result.usage.until_seconds * 1000 + _FIGURES_STAND_MS:
+        return None
+    return member_usage(UsageStore.at(policy.spec.storage.url), policy.tiers, end_ms - USAGE_DAYS * DAY_MS, end_ms)
+
+
+def _nothing_told(window: JobWindow) -> NotFound:
+    told = f"Prometheus tells nothing of any broker from {time_words(window.start_ms)} to {time_words(window.end_ms)}"
+    return NotFound(Reason.METRICS_MISSING, f"{told}, so that time is not published. Was it down, or is the policy's preset another one?")

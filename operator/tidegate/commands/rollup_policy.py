@@ -1,0 +1,19 @@
+"""The policy of a rollup or a report on a laptop, from files: without one nothing is known of tiers, contracts and limits."""
+
+from collections.abc import Sequence
+
+from tidegate.commands.policy_source import PolicyOptions, PolicySource, find_policy
+from tidegate.commands.surroundings import Surroundings
+from tidegate.rollup.terms.policy_terms import PolicyTerms
+
+
+def policy_of(around: Surroundings, files: Sequence[str] | None) -> PolicySource | None:
+    """The one policy in the files; None without files. Raises what `find_policy` raises."""
+    return find_policy(around, PolicyOptions(files=files)) if files else None
+
+
+def terms_of(source: PolicySource | None) -> PolicyTerms | None:
+    """What it declares, in the words of rollups."""
+    if source is None:
+        return None
+    return PolicyTerms.of(source.declared.policy, source.declared.tiers or (), source.tier_statuses)

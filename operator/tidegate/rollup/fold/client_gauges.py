@@ -1,0 +1,81 @@
+"""The series of a broker's clients in one direction -> flat arrays of samples, in the order of client and time.
+
+Clients are sorted by name, so nothing that follows depends on the order in which series came. Several series of one client (a pair of
+Prometheus servers, two exporters) become one: at the same time the highest sample counts, at different times each stands for its own part.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegate.prometheus.entity_labels import entity_of
+from tidegate.rollup.fold.held_time import held_ms
+from tidegate.rollup.fold.scrape_grid import ScrapeGrid
+from tidegate.rollup.samples import SeriesSamples
+
+_Places = NDArray[np.int64]
+Client = tuple[str, str]  # user, client id; "" where Kafka does not tell it
+
+MOST_BYTES_PER_SECOND: Final = 1e11  # a card of 800 Gbit/s; more is no measurement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gauges:
+    """Samples in rising order of `client` and `scrape`, which are numbers of a client and of a scrape in the grid.
+
+    Each stands for `held_ms` before it (see `held_time`).
+    """
+
+    client: NDArray[np.int32]
+    scrape: NDArray[np.int64]
+    held_ms: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+def client_of(series: SeriesSamples) -> Client | None:
+    """None where the labels do not tell a client, as the control pass reads them."""
+    entity = entity_of(series.labels)
+    if entity is None:
+        return None
+    user, client_id = entity.user, entity.client_id
+    return (user if isinstance(user, str) else "", client_id if isinstance(client_id, str) else "")
+
+
+def clients_of(series: Iterable[SeriesSamples]) -> tuple[Client, ...]:
+    """All clients that these series tell of, sorted."""
+    return tuple(sorted({client for one in series if (client := client_of(one)) is not None}))
+
+
+def gauges_of(series: Sequence[SeriesSamples], clients: Sequence[Client], grid: ScrapeGrid) -> Gauges:
+    """Samples of `clients`; those that are no amounts, and series of nobody, are passed over. Each time must be in the grid."""
+    numbers = {client: number for number, client in enumerate(clients)}
+    told = [(numbers[client], one) for one in series if (client := client_of(one)) in numbers and len(one.times_ms)]
+    told.sort(key=lambda each: each[0])
+    if not told:
+        return Gauges(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
+    who = np.repeat(np.array([number for number, _ in told], np.int32), [len(one.times_ms) for _, one in told])
+    scrape = np.searchsorted(grid.times_ms, np.concatenate([one.times_ms for _, one in told]))
+    values = np.concatenate([one.values for _, one in told])
+    kept = _amounts_once(who, scrape, values, several=len(told) > len({number for number, _ in told}))
+    if kept is not None:
+        who, scrape, values = who[kept], scrape[kept], values[kept]
+    return Gauges(who, scrape, held_ms(who, scrape, grid), values)
+
+
+def _amounts_once(client: NDArray[np.int32], scrape: NDArray[np.int64], values: NDArray[np.float64], *, several: bool) -> _Places | None:
+    """Which samples to keep, in order: amounts, and of several series of a client at one time the highest. None = all, as they are."""
+    amounts = (values >= 0) & (values <= MOST_BYTES_PER_SECOND)
+    if not several:
+        return None if amounts.all() else np.flatnonzero(amounts)
+    order = np.lexsort((values, scrape, client))
+    order = order[amounts[order]]
+    another = (np.diff(client[order]) != 0) | (np.diff(scrape[order]) != 0)
+    return order[np.append(another, True)] if len(order) else order
+
+
+def part_of(gauges: Gauges, places: _Places) -> Gauges:
+    """The samples at these places; each stands for what it stood for."""
+    return Gauges(gauges.client[places], gauges.scrape[places], gauges.held_ms[places], gauges.values[places])

@@ -1,0 +1,63 @@
+"""One broker's samples, as far as its windows need them: the reads that one task makes, and nothing of other brokers."""
+
+from collections.abc import Mapping, Sequence
+
+from tidegate.prometheus.broker_identity import broker_of
+from tidegate.prometheus.presets import identity_of
+from tidegate.prometheus.selectors import literally
+from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
+from tidegate.rollup.fold.broker_fold import DirectionSamples
+from tidegate.rollup.fold.windows import Range, Reading
+from tidegate.rollup.ingest.catalogue import DirectionSelections, catalogue
+from tidegate.rollup.samples import Selection, SeriesSamples, Transport
+from tidegate.rollup.schemas import Direction
+
+
+def read_broker(transport: Transport, settings: MetricsSettings, broker: int, reading: Reading) -> Mapping[Direction, DirectionSamples]:
+    """Both directions. Raises tidegate.errors and never gives a part."""
+    history = _BrokerHistory(transport, settings, broker)
+    return {direction: history.direction(selections, reading) for direction, selections in catalogue(settings).items()}
+
+
+class _BrokerHistory:
+    """The series of one broker. A matcher narrows what the server sends; the labels then decide, as they do in the control pass."""
+
+    def __init__(self, transport: Transport, settings: MetricsSettings, broker: int) -> None:
+        self._transport = transport
+        self._broker = broker
+        self._identity = identity_of(settings)
+        self._broker_of = broker_of(self._identity)
+
+    def direction(self, selections: DirectionSelections, reading: Reading) -> DirectionSamples:
+        return DirectionSamples(
+            cards=self._read(selections.cards, reading.counters),
+            client_bytes=self._read(selections.client_bytes, reading.counters),
+            replication_bytes=self._read(selections.replication_bytes, reading.counters),
+            rates=self._read(selections.rates, reading.gauges),
+            throttle_times=self._read(selections.throttle_times, reading.gauges),
+        )
+
+    def _read(self, selection: Selection | None, times: Range) -> Sequence[SeriesSamples]:
+        if selection is None:
+            return ()
+        found = self._transport.read(self._narrowed(selection), *times)
+        return [series for series in found if self._broker_of(series.labels) == self._broker]
+
+    def _narrowed(self, selection: Selection) -> Selection:
+        label, expression = self._spelling()
+        if label in selection.equal:
+            return selection
+        others = {name: said for name, said in selection.matching.items() if name != label}
+        return Selection(selection.metric, selection.equal, {**others, label: expression}, _without(selection.excluding, label))
+
+    def _spelling(self) -> tuple[str, str]:
+        """The label that names brokers, and how this one may be spelled in it: by its id, as a Pod's number, or by its instances."""
+        if isinstance(self._identity, BrokerInstances):
+            own = [instance for instance, number in self._identity.ids.items() if number == self._broker]
+            hosts = sorted({instance.rpartition(":")[0] or instance for instance in own})
+            return "instance", "|".join(f"{literally(host)}(:[0-9]+)?" for host in hosts)
+        return self._identity.name, f"(.+-)?0*{self._broker}"
+
+
+def _without(matchers: Mapping[str, str], label: str) -> Mapping[str, str]:
+    return {name: said for name, said in matchers.items() if name != label}

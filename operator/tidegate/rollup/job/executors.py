@@ -1,0 +1,124 @@
+"""Executors as Pods: Spark's settings for a driver that is the Job's own Pod, and the template of what it starts. Pure.
+
+Executors belong to the driver's Pod, so Kubernetes takes them away with it, however it ended. They get no token. Spark could also make
+ConfigMaps, Services and claims; each of that is switched off, and Pods are the only thing that the Job needs rights for.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tidegate.rollup.job.pod import Pod, heap_mib
+
+_USER_ID = 65532
+_CONTAINER = "executor"
+_SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that can be written to)
+_LONGEST_PREFIX = 36  # Spark adds up to 16 characters, and the digest takes nine
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A claim, or a key of a Secret as a file, and where it is mounted. Both sides have it at the same path."""
+
+    path: str
+    claim: str | None = None
+    secret: str | None = None
+    key: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """What a policy asks for: how many, and how large each is; `labels` are those of the Job's own Pod."""
+
+    instances: int
+    cores: int
+    requested_millicores: int
+    memory_mib: int
+    labels: Mapping[str, str]
+    mounts: Sequence[Mount] = ()
+
+
+def spark_settings(pod: Pod, executors: Executors, *, template: Path, ports: tuple[int, int]) -> Mapping[str, str]:
+    """Spark's settings beside the usual ones. `ports` are those of the driver and of its blocks; `template` is the file of the Pods."""
+    heap = heap_mib(executors.memory_mib)
+    return {
+        "spark.submit.deployMode": "client",
+        "spark.driver.host": pod.address,
+        "spark.driver.bindAddress": pod.address,  # Spark hands this one to executors, so it must be no wildcard
+        "spark.driver.port": str(ports[0]),
+        "spark.driver.blockManager.port": str(ports[1]),
+        "spark.blockManager.port": str(ports[1]),
+        "spark.authenticate": "true",  # anybody in the cluster could reach these ports
+        "spark.network.crypto.enabled": "true",
+        "spark.executor.instances": str(executors.instances),
+        "spark.executor.cores": str(executors.cores),
+        "spark.executor.memory": f"{heap}m",
+        "spark.executor.memoryOverhead": f"{executors.memory_mib - heap}m",
+        "spark.kubernetes.namespace": pod.namespace,
+        "spark.kubernetes.driver.pod.name": pod.name,
+        "spark.kubernetes.container.image": pod.image,
+        "spark.kubernetes.container.image.pullSecrets": ",".join(pod.pull_secrets),
+        "spark.kubernetes.authenticate.executor.serviceAccountName": pod.service_account,
+        "spark.kubernetes.executor.podTemplateFile": str(template),
+        "spark.kubernetes.executor.podTemplateContainerName": _CONTAINER,
+        "spark.kubernetes.executor.podNamePrefix": _prefix(pod.name),
+        "spark.kubernetes.executor.request.cores": f"{executors.requested_millicores}m",
+        "spark.kubernetes.executor.limit.cores": str(executors.cores),
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        "spark.kubernetes.allocation.driver.readinessTimeout": "30s",
+        **{f"spark.kubernetes.executor.label.{name}": value for name, value in executors.labels.items()},
+    }
+
+
+def master(environment: Mapping[str, str]) -> str:
+    """The API server as every Pod is told it, without a name that would have to be resolved. KeyError outside of a cluster."""
+    host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
+    return f"k8s://https://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def pod_template(executors: Executors) -> str:
+    """The template as JSON, which is YAML: a Pod that is as restricted as the Job's own."""
+    volumes = [_volume(number, mount) for number, mount in enumerate(executors.mounts)]
+    mounts = [
+        {"name": f"mount-{number}", "mountPath": mount.path, "readOnly": mount.secret is not None}
+        for number, mount in enumerate(executors.mounts)
+    ]
+    container = {
+        "name": _CONTAINER,
+        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}, *mounts],
+    }
+    spec = {
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER_ID,
+            "runAsGroup": _USER_ID,
+            "fsGroup": _USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "scratch", "emptyDir": {}}, *volumes],
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": spec})
+
+
+def _volume(number: int, mount: Mount) -> dict[str, Any]:
+    if mount.secret is None:
+        return {"name": f"mount-{number}", "persistentVolumeClaim": {"claimName": mount.claim}}
+    return {"name": f"mount-{number}", "secret": {"secretName": mount.secret, "items": [{"key": mount.key, "path": mount.file}]}}
+
+
+def _prefix(pod_name: str) -> str:
+    """How the names of this Pod's executors begin: a DNS label from a letter on, of no other attempt."""
+    stem = pod_name[:_LONGEST_PREFIX].rstrip("-")
+    return f"{stem if stem[0].isalpha() else f'x{stem[1:]}'}-{sha256(pod_name.encode()).hexdigest()[:8]}"

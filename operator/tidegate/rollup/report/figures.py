@@ -1,0 +1,286 @@
+"""Every number of a report, once: the page, the CSV files and the JSON word these and compute nothing.
+
+Bytes are whole, rates bytes per second, times UTC in ISO 8601, shares fractions of one, amounts of money exact decimals. None is "unknown"
+or "does not apply", never zero. "Rate on a broker" is what a contract is about: each broker applies a quota to its own traffic alone.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tidegate.rollup.report.episode_figures import Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """[start, end). `windows` of the grain lie in it; `published_windows` of them are told of, with usage or with none."""
+
+    start: str
+    end: str
+    seconds: float
+    grain: str
+    windows: int
+    published_windows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Price of a GiB; None = none is set."""
+
+    direction: str
+    per_gib: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A direction over all members. `counted_bytes` are the brokers' own count; what no user's gauge explains is `unattributed_bytes`."""
+
+    direction: str
+    bytes: int
+    amount: Decimal | None
+    counted_bytes: int
+    unattributed_bytes: int
+    throttled_seconds: float
+    deferred_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TierFigures:
+    """A tier in one direction. Percentiles of hours do not add up: `highest_p95_rate` is the highest of its windows' p95."""
+
+    tier: str
+    level: str
+    direction: str
+    members: int
+    bytes: int
+    share: float | None
+    amount: Decimal | None
+    throttled_seconds: float
+    deferred_bytes: int
+    peak_rate: float | None
+    highest_p95_rate: float | None
+    throttle_episodes: int | None
+    seconds_contract: float | None
+    seconds_stepping: float | None
+    seconds_throttled: float | None
+    seconds_relaxing: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFigures:
+    """A member in one direction, over all brokers. Seconds of several brokers add up. `coverage` is the mean of its rows."""
+
+    member: str
+    tier: str
+    level: str
+    user: str
+    client_id: str
+    direction: str
+    brokers: int
+    bytes: int
+    share: float | None
+    amount: Decimal | None
+    throttled_seconds: float
+    over_contract_seconds: float
+    deferred_bytes: int
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True)
+class ContractUse:
+    """A member's rates on the broker where each is highest, against what its contract promises on each broker (None = unlimited).
+
+    `p95_is_bound`: the 5-minute rows are gone, and the true p95 is this or less.
+    """
+
+    member: str
+    tier: str
+    user: str
+    client_id: str
+    direction: str
+    contract: int | None
+    p95_rate: float | None
+    p95_share: float | None
+    peak_rate: float
+    peak_share: float | None
+    p95_is_bound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Talker:
+    """Who moves most, both directions together."""
+
+    rank: int
+    member: str
+    tier: str
+    user: str
+    client_id: str
+    fetch_bytes: int
+    produce_bytes: int
+    bytes: int
+    share: float
+    running_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFigures:
+    """A broker's card in one direction. `limit` is the last one known; the busiest window is one of `busiest_seconds`.
+
+    `headroom_rate` is the limit less the busiest window's rate: negative where it was over.
+    """
+
+    broker: int
+    direction: str
+    nic_bytes: int
+    client_bytes: int
+    replication_bytes: int
+    unattributed_bytes: int
+    limit: int | None
+    mean_rate: float
+    mean_share: float | None
+    busiest_start: str
+    busiest_seconds: int
+    busiest_rate: float
+    busiest_share: float | None
+    headroom_rate: float | None
+    over_limit_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficPoint:
+    """What a tier's members moved from `start` on, for `seconds`."""
+
+    start: str
+    seconds: float
+    tier: str
+    direction: str
+    bytes: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPoint:
+    """What a broker's card carried from `start` on, for `seconds`, in the mean and in its busiest window of all that lie in it."""
+
+    start: str
+    seconds: float
+    broker: int
+    direction: str
+    nic_bytes: int
+    rate: float
+    share: float | None
+    busiest_rate: float
+    busiest_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledWindow:
+    """From `start` on, for `seconds`: how long a tier's direction was held below its contract, and how many episodes began."""
+
+    start: str
+    seconds: float
+    tier: str
+    level: str
+    direction: str
+    throttle_episodes: int
+    seconds_throttled: float
+    seconds_relaxing: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A recommended contract in the contract's own `form`, or why there is none. `applied` None: the declared contract stands."""
+
+    member: str
+    tier: str
+    user: str
+    client_id: str
+    direction: str
+    form: str
+    contract: int | None
+    recommended: int | None
+    change: float | None
+    applied: int | None
+    p99_rate: float | None
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How far gauges were scaled to add up to a broker's own count. `bounded_windows` hit the bounds of the factor: distrust them."""
+
+    broker: int
+    direction: str
+    windows: int
+    unscaled_windows: int
+    bounded_windows: int
+    lowest_factor: float | None
+    median_factor: float | None
+    highest_factor: float | None
+    unattributed_bytes: int
+    unattributed_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtfulMember:
+    """Somebody whose bytes are less sure than others': never scaled, or with samples missing. Coverage is a fraction of the time."""
+
+    member: str
+    tier: str
+    direction: str
+    bytes: int
+    lowest_coverage: float
+    never_scaled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to get one of the numbers again, by hand."""
+
+    what: str
+    value: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the tables came from."""
+
+    store: str
+    schema_version: int
+    transports: str
+    runs: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFigures:
+    """One report. `trail_given` False: `episodes` tell nothing; `states_known` False: neither do the states of tiers.
+
+    `five_minutes` False: calibration is not known, p95 are bounds.
+    """
+
+    policy: str
+    made_at: str
+    period: Period
+    currency: str
+    prices: tuple[Price, ...]
+    total_bytes: int
+    total_amount: Decimal | None
+    totals: tuple[Total, ...]
+    tiers: tuple[TierFigures, ...]
+    members: tuple[MemberFigures, ...]
+    contract_use: tuple[ContractUse, ...]
+    talkers: tuple[Talker, ...]
+    brokers: tuple[BrokerFigures, ...]
+    traffic: tuple[TrafficPoint, ...]
+    load: tuple[LoadPoint, ...]
+    trail_given: bool
+    episodes: tuple[Episode, ...]
+    states_known: bool
+    throttled_windows: tuple[ThrottledWindow, ...]
+    recommendations: tuple[Recommendation, ...]
+    five_minutes: bool
+    calibration: tuple[Calibration, ...]
+    doubtful: tuple[DoubtfulMember, ...]
+    recipes: tuple[Recipe, ...]
+    origin: Origin

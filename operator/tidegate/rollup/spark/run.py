@@ -1,0 +1,162 @@
+"""A whole run: hours are ingested and published, then the hourly and daily tables that are made of them.
+
+Each window is published by itself, the finer table first, so a run that is killed leaves whole windows, and one that is repeated leaves the
+same ones. Days are made when they are over, and again when one of their hours is published again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from pyspark.sql import SparkSession
+
+from controller_logic.reasons import Reason
+from tidegate.errors import NotFound
+from tidegate.rollup.ingest.brokers import brokers_between
+from tidegate.rollup.ingest.work import IngestOrder, WorkItem
+from tidegate.rollup.samples import Transport
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.spark.coarser import Coarser
+from tidegate.rollup.spark.frames import stage_frame
+from tidegate.rollup.spark.ingest_stage import ingest_all
+from tidegate.rollup.tables.agreement import RULES
+from tidegate.rollup.tables.lineage import stamps
+from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.migration import migrate
+from tidegate.rollup.tables.publication import Publication, publish
+from tidegate.rollup.tables.retention import Retention
+from tidegate.rollup.tables.staging import StagedFile, discard_staging
+from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.upkeep import keep_up
+from tidegate.rollup.terms.policy_terms import PolicyTerms
+from tidegate.rollup.terms.terms_reader import StretchTerms, TermsReader
+from tidegate.rollup.trail import AuditLine
+
+_FINE = ("usage_5m", "broker_5m")
+_WINDOWS_AT_ONCE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class RollupRun:
+    """What to do: from a whole hour on as far as `end_ms`, which is on an edge of five minutes.
+
+    An hour that is not over by then is published as far as it is, and again by a later run. Without `policy` nothing is known of tiers,
+    contracts and limits; without `retention` nothing is let go. `trail` are lines of the audit trail, for who has none of the operator's
+    metrics. `tell` gets a sentence for each step, for logs and progress.
+    """
+
+    order: IngestOrder
+    start_ms: int
+    end_ms: int
+    policy: PolicyTerms | None = None
+    retention: Retention | None = None
+    trail: Sequence[AuditLine] = field(default=(), repr=False)
+    clock_ms: Callable[[], int] = field(kw_only=True)
+    tell: Callable[[str], None] = field(kw_only=True)
+
+    @property
+    def hours(self) -> range:
+        """The hours that it touches."""
+        return range(self.start_ms, self.end_ms, HOUR_MS)
+
+    @property
+    def days(self) -> range:
+        """The days that it touches and that are over now: a gap that is filled later changes its day, too."""
+        return range(self.start_ms - self.start_ms % DAY_MS, min(self.end_ms, self.clock_ms() - DAY_MS + 1), DAY_MS)
+
+
+def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> list[Manifest]:
+    """Carry it out; returns what was published, in the order in which it was. Raises tidegate.errors; a repeated run goes on."""
+    store = UsageStore.at(run.order.store_url)
+    migrated = migrate(store, run_id=run.order.run_id, now_ms=run.clock_ms())
+    if migrated:
+        run.tell(f"{len(migrated)} windows of an older version were brought up to this one")
+    published = _Rollup(spark, run, store).publish_all(transport)
+    discard_staging(store, run.order.run_id)
+    if run.retention is not None:
+        done = keep_up(store, run.retention, run_id=run.order.run_id, now_ms=run.clock_ms())
+        run.tell(f"upkeep: {done.days} days put together, {done.retired} windows out of retention")
+    return published
+
+
+@dataclass(frozen=True, slots=True)
+class _Rollup:
+    """One run on one store."""
+
+    spark: SparkSession
+    run: RollupRun
+    store: UsageStore
+
+    def publish_all(self, transport: Transport) -> list[Manifest]:
+        brokers = self._brokers(transport)
+        terms = self._terms(transport, brokers)
+        published = self._ingested(brokers, terms)
+        states = {start_ms: one.tiers for start_ms, one in terms.items()}
+        coarser = Coarser(self.spark, self.run.order.store_url, self.run.policy.members if self.run.policy else (), states)
+        for starts in (self.run.hours, self.run.days):
+            for first in range(0, len(starts), _WINDOWS_AT_ONCE):
+                published += self._summed(coarser, starts[first : first + _WINDOWS_AT_ONCE])
+        return published
+
+    def _brokers(self, transport: Transport) -> Sequence[int]:
+        run = self.run
+        brokers = brokers_between(transport, run.order.metrics, run.start_ms, run.end_ms)
+        run.tell(f"reading {len(run.hours) * len(brokers)} hours of {len(brokers)} brokers by {run.order.transport}")
+        if not brokers:
+            told = "Prometheus has nothing of any broker in these hours, so nothing was published and what stands is left as it is."
+            raise NotFound(Reason.METRICS_MISSING, f"{told} Is the preset right, and does it keep samples for so long?")
+        return brokers
+
+    def _terms(self, transport: Transport, brokers: Sequence[int]) -> Mapping[int, StretchTerms]:
+        reader = TermsReader(transport, self.run.order.metrics, self.run.policy, self.run.trail)
+        terms = {start_ms: reader.of(start_ms, self._end(start_ms), brokers) for start_ms in self.run.hours}
+        for words in dict.fromkeys(one.words for one in terms.values()):
+            self.run.tell(f"{words} for {sum(one.words == words for one in terms.values())} of {len(terms)} hours")
+        return terms
+
+    def _ingested(self, brokers: Sequence[int], terms: Mapping[int, StretchTerms]) -> list[Manifest]:
+        run, parts = self.run, count()
+        items = [WorkItem(broker, start_ms, self._end(start_ms), part=next(parts)) for start_ms in run.hours for broker in brokers]
+        promised = {(start_ms, broker): told for start_ms, one in terms.items() for broker, told in one.brokers.items()}
+        staged = ingest_all(self.spark, replace(run.order, terms=promised), items)
+        known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
+        left = len(run.hours) - len(known)
+        if left:
+            run.tell(f"{left} hours of which Prometheus tells nothing are left as they are")
+        sources = {start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known}
+        return [self._published(staged, table=table, start_ms=start_ms, source=sources[start_ms]) for start_ms in known for table in _FINE]
+
+    def _summed(self, coarser: Coarser, starts: range) -> list[Manifest]:
+        """Several windows in one pass over their finer rows, for a pass costs mostly its start; each is published by itself.
+
+        None of which nothing finer is published: that nobody used anything is not known then.
+        """
+        published: list[Manifest] = []
+        order = self.run.order
+        for table, rows in coarser.tables(starts):
+            finer = sorted({rule.finer for rule in RULES if rule.coarser == table})
+            sources = {start_ms: stamps(self.store, finer, start_ms, start_ms + starts.step) for start_ms in starts}
+            known = [start_ms for start_ms in starts if sources[start_ms]]
+            if known:
+                self.run.tell(f"adding up {table}")
+                staged = stage_frame(rows(), order.store_url, order.run_id, table)
+                published += [self._published(staged, table=table, start_ms=at, made_from=sources[at]) for at in known]
+        return published
+
+    def _published(
+        self,
+        staged: Sequence[StagedFile],
+        *,
+        table: str,
+        start_ms: int,
+        source: str = "",
+        made_from: Mapping[str, str] | None = None,
+    ) -> Manifest:
+        of_window = [file for file in staged if (file.table, file.window_start_ms) == (table, start_ms)]
+        publication = Publication(
+            table=table, window_start_ms=start_ms, run_id=self.run.order.run_id, staged=of_window, source=source, made_from=made_from or {}
+        )
+        return publish(self.store, publication, now_ms=self.run.clock_ms())
+
+    def _end(self, start_ms: int) -> int:
+        return min(start_ms + HOUR_MS, self.run.end_ms)

@@ -1,0 +1,70 @@
+"""One Spark session for a whole run: in this process's own Java machine (`local[*]`), without a port that the network sees.
+
+On a cluster the executors are Pods; those settings are the Job's and come in as `further`.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+# A task that fails is tried twice more, as it would be on a cluster.
+LOCAL = "local[*,3]"
+_LOGGING = Path(__file__).with_name("log4j2.properties")  # a level set later does not count for what Spark says while it starts
+# Of more groups than these Spark sorts rows before it adds them up, and has one at a time. Its default of 128 is few for short lists; but
+# an empty sketch takes 8 KB, so those of an estate with 200,000 clients would not fit into the heap.
+_HASHED_KEYS = 16_384
+_SQL_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(_HASHED_KEYS),
+    "spark.sql.files.maxPartitionBytes": "16m",
+}
+
+
+@contextmanager
+def spark_session(
+    name: str, *, master: str = LOCAL, memory: str = "1g", further: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Open for the block. `memory` is the heap of the driver; it counts only where no Java machine runs in this process yet.
+
+    Where a session is open already, in a notebook, its Java machine does the work, with settings of our own, and stays.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield _beside(running)
+        return
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers would take any python3 otherwise, which need not have our packages
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**_settings(memory), **(further or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _beside(running: SparkSession) -> SparkSession:
+    session = running.newSession()
+    for key, value in _SQL_SETTINGS.items():
+        session.conf.set(key, value)
+    return session
+
+
+def _settings(memory: str) -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING}",
+        **_SQL_SETTINGS,
+        "spark.speculation": "false",
+        "spark.python.worker.reuse": "true",
+    }

@@ -1,0 +1,154 @@
+"""Publishing a window: verify what was staged, write it sorted under names of this run, then swap the manifest.
+
+Killed anywhere before the manifest is written, the window is as it was; afterwards it is the new one. What lies about then is garbage that
+a clean-up removes. The same run may publish the same window again after an error.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from controller_logic.reasons import Reason
+from tidegate.errors import Unreachable
+from tidegate.rollup.schemas import TABLES, TableKind
+from tidegate.rollup.tables.manifest import Manifest, PublishedFile, encode_manifest
+from tidegate.rollup.tables.parquet import Contents, UsageDamaged, checksum, contents_of, decode, encode, summed_columns
+from tidegate.rollup.tables.portions import in_portions
+from tidegate.rollup.tables.runs import require_run_id
+from tidegate.rollup.tables.staging import StagedFile, published_starts_ms
+from tidegate.rollup.tables.storage import Storage
+from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.windows import Window, window_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """A whole window of a table, with everything that is in it; no staged file = nobody used anything, which is a statement, too.
+
+    `coverage` None = the mean of the rows' own.
+    """
+
+    table: str
+    window_start_ms: int
+    run_id: str
+    staged: Sequence[StagedFile]
+    source: str = ""
+    coverage: float | None = None
+    made_from: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> TableKind:
+        return TABLES[self.table]
+
+    @property
+    def window(self) -> Window:
+        return window_at(self.kind, self.window_start_ms)
+
+
+def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Manifest:
+    """Verify, write and swap; returns what is published now.
+
+    Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or come twice; RetryLater where the storage
+    does not answer or is full. After any error the window is as it was.
+    """
+    window, portions = publication.window, _portions(store.storage, publication)
+    files, coverage = write_files(store.storage, publication.kind, window, run_id=publication.run_id, portions=portions)
+    _require_all(publication, files)
+    manifest = Manifest(
+        table=publication.table,
+        window=window,
+        run_id=publication.run_id,
+        published_at_ms=to_seconds(now_ms),
+        files=files,
+        source=publication.source,
+        coverage=coverage if publication.coverage is None else publication.coverage,
+        made_from=publication.made_from,
+        version=store.ladder.current,
+    )
+    store.storage.write(manifest.path, encode_manifest(manifest))
+    return manifest
+
+
+def to_seconds(at_ms: int) -> int:
+    """Milliseconds of the whole second: manifests tell times to the second."""
+    return at_ms - at_ms % 1000
+
+
+def write_files(
+    storage: Storage, kind: TableKind, window: Window, *, run_id: str, portions: Iterator[pa.Table]
+) -> tuple[tuple[PublishedFile, ...], float | None]:
+    """A file for each portion of rows, and the mean coverage of all rows. Nobody sees the files before a manifest names them."""
+    files: list[PublishedFile] = []
+    covered = 0.0
+    for number, rows in enumerate(portions):
+        files.append(_write_file(storage, kind, f"{window.folder(kind)}/part-{require_run_id(run_id)}-{number}", rows))
+        covered += (pc.sum(rows["coverage"]).as_py() or 0.0) if "coverage" in kind.schema.names else 0.0
+    rows_written = sum(file.rows for file in files)
+    return tuple(files), covered / rows_written if rows_written and "coverage" in kind.schema.names else None
+
+
+def _write_file(storage: Storage, kind: TableKind, stem: str, rows: pa.Table) -> PublishedFile:
+    """The name has a part of the checksum: a file that is named by some manifest is never written over with other rows."""
+    content, contents = encode(rows), contents_of(kind, rows)
+    path = f"{stem}-{checksum(content)[:8]}.parquet"
+    storage.write(path, content)
+    found = storage.size_bytes(path)
+    if found != len(content):
+        told = f"{path} has {found} bytes after {len(content)} were written to {storage.shown}"
+        raise Unreachable(Reason.STORAGE_UNREACHABLE, f"{told}; it is not published, and a later run tries again.")
+    return PublishedFile(path, contents.rows, len(content), checksum(content), contents.sums)
+
+
+def _portions(storage: Storage, publication: Publication) -> Iterator[pa.Table]:
+    """What was staged, verified whenever it is read."""
+    _require_window(publication)
+    sources = [partial(_verified, storage, staged) for staged in publication.staged]
+    rows = sum(staged.rows for staged in publication.staged)
+    for portion in in_portions(publication.kind, sources, rows=rows, parallel=storage.parallel):
+        _require_rows_within(publication.kind, publication.window, portion)
+        yield portion
+
+
+def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
+    """The rows of a staged file, which are to the byte what its worker wrote and to the row what it told."""
+    content = storage.read(staged.path)
+    if content is None:
+        raise UsageDamaged(f"Staged file {staged.path} is gone; nothing is published. Was a clean-up given too short a grace?")
+    if checksum(content) != staged.sha256:
+        raise UsageDamaged(f"Staged file {staged.path} does not hold what was written to it (checksum); nothing is published.")
+    rows = decode(content, where=staged.path)
+    found = contents_of(TABLES[staged.table], rows)
+    if found != Contents(staged.rows, staged.sums):
+        raise UsageDamaged(f"Staged file {staged.path} holds {found}, its record tells {staged.rows} rows and {staged.sums}.")
+    return rows
+
+
+def _require_window(publication: Publication) -> None:
+    window = publication.window
+    alien = [staged for staged in publication.staged if (staged.table, staged.window_start_ms) != (publication.table, window.start_ms)]
+    if alien or window.start_ms != publication.window_start_ms:
+        told = alien[0].path if alien else str(publication.window_start_ms)
+        raise UsageDamaged(f"{told} is not of {publication.table} {window.name}; nothing is published.")
+
+
+def _require_rows_within(kind: TableKind, window: Window, rows: pa.Table) -> None:
+    outside = (published_starts_ms(kind, rows) != window.start_ms).sum()
+    askew = (rows["window_start"].cast(pa.int64()).to_numpy() % kind.window_ms != 0).sum()
+    if outside or askew:
+        raise UsageDamaged(
+            f"{outside + askew} rows for {kind.name} lie outside of {window.name} or between its windows; nothing is published."
+        )
+
+
+def _require_all(publication: Publication, files: Sequence[PublishedFile]) -> None:
+    """Nothing that was staged is lost, nothing is in the files twice."""
+    names = summed_columns(publication.kind)
+    told, found = (
+        Contents(sum(one.rows for one in some), {name: sum(one.sums.get(name, 0) for one in some) for name in names})
+        for some in (publication.staged, files)
+    )
+    if found != told:
+        raise UsageDamaged(f"{publication.table}: {found} would be published where {told} was staged; nothing is published.")

@@ -1,0 +1,135 @@
+"""Bytes under names on a disk or in a bucket. A file is written whole or not at all; nothing else of a file system is asked for.
+
+Over pyarrow's file systems, which take credentials from the environment as the clouds' own clients do. On a disk a write goes to a file
+beside it, is forced to the disk and renamed; an object store's one PUT is atomic by itself. There is no append and no rename between names.
+Errors are told as `tidegate.errors`: absent is None or nothing, refused is Unauthorized, all else of a file system is Unreachable.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+
+from controller_logic.reasons import Reason
+from tidegate.errors import TidegateError, Unauthorized, Unreachable
+from tidegate.rollup.tables.durable_file import remove_empty_folders, write_durably
+
+_REFUSALS = ("ACCESS_DENIED", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthorizationFailure", "PERMISSION_DENIED")
+_BUCKETS = ("s3", "gcs", "abfs")  # folders are a way of speaking there
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as a listing tells of it; `path` is relative to the root. A store that tells no time counts as 1970."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+class Storage:
+    """One folder of a disk or prefix of a bucket, `root`. `shown` is its address for people, without any secret.
+
+    `parallel` requests are under way at most, in calls that take several paths.
+    """
+
+    def __init__(self, filesystem: FileSystem, root: str, *, shown: str, parallel: int = 8) -> None:
+        self._filesystem = filesystem
+        self._root = root.rstrip("/")
+        self.parallel = parallel
+        self.shown = shown
+
+    def address(self, path: str) -> str:
+        """Where engines find it: a path of the disk, or `s3://bucket/…`."""
+        return f"{self._root}/{path}" if self._is_disk else f"{self.shown}/{path}"
+
+    def read(self, path: str) -> bytes | None:
+        """The whole content; None where there is no such file."""
+        with self._told("read", path):
+            try:
+                with self._filesystem.open_input_file(self._full(path)) as stream:
+                    content: bytes = stream.read()
+                    return content
+            except FileNotFoundError:
+                return None
+
+    def read_all(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """The contents in the order of the paths, several being read at a time."""
+        if len(paths) < 2 or self.parallel < 2:
+            yield from map(self.read, paths)
+            return
+        with ThreadPoolExecutor(self.parallel) as pool:
+            yield from pool.map(self.read, paths)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Put `content` in place of whatever was there; after an error the old content is still whole."""
+        with self._told("write", path):
+            if self._is_disk:
+                write_durably(self._full(path), content)
+                return
+            if self._filesystem.type_name not in _BUCKETS:
+                self._filesystem.create_dir(self._full(path).rpartition("/")[0], recursive=True)
+            stream = self._filesystem.open_output_stream(self._full(path))
+            stream.write(content)
+            stream.close()  # not by `with`: an error above must not complete the object
+
+    def size_bytes(self, path: str) -> int | None:
+        """None where there is no such file."""
+        with self._told("look at", path):
+            found = self._filesystem.get_file_info(self._full(path))
+            return found.size if found.type == FileType.File else None
+
+    def files(self, folder: str) -> list[StoredFile]:
+        """All files below, sorted by path; a folder that does not exist has none."""
+        selector = FileSelector(self._full(folder), recursive=True, allow_not_found=True)
+        with self._told("list", folder):
+            found = [one for one in self._filesystem.get_file_info(selector) if one.type == FileType.File]
+        skipped = len(self._root) + 1
+        told = ((one, one.mtime_ns) for one in found)
+        return sorted(
+            (StoredFile(one.path[skipped:], one.size, (at_ns or 0) // 1_000_000) for one, at_ns in told), key=lambda one: one.path
+        )
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove files; one that is gone already is no error."""
+        for path in paths:
+            with self._told("remove", path):
+                try:
+                    self._filesystem.delete_file(self._full(path))
+                except FileNotFoundError:
+                    continue
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove everything below and the folder; for what nobody else writes to. A bucket does it in few requests."""
+        with self._told("remove", folder):
+            try:
+                self._filesystem.delete_dir(self._full(folder))
+            except FileNotFoundError:
+                return
+
+    def delete_empty_folders(self, folder: str) -> None:
+        """On a disk, remove the folder and those below that hold nothing any more; one that somebody fills at the same moment stays."""
+        if self._is_disk:
+            remove_empty_folders(self._full(folder))
+
+    @property
+    def _is_disk(self) -> bool:
+        return isinstance(self._filesystem, LocalFileSystem)
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    @contextmanager
+    def _told(self, doing: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._error(error, f"{doing} {path}") from error
+
+    def _error(self, error: OSError, doing: str) -> TidegateError:
+        told = f"The usage tables at {self.shown} could not {doing}: {error}."
+        if isinstance(error, PermissionError) or any(word in str(error) for word in _REFUSALS):
+            return Unauthorized(f"{told} Give the identity that runs this the right to read, write, list and delete there.")
+        return Unreachable(Reason.STORAGE_UNREACHABLE, f"{told} What is published stays as it is, and a later run tries again.")

@@ -1,0 +1,152 @@
+"""The store of usage tables as its readers see it: what is published, which files that is, and the rows.
+
+Nothing here writes. Whoever does (`staging`, `publication`, `compaction`, `retention`, `cleanup`, `migration`) takes a store as well.
+Two reads are two looks: a window that is published again in between is old in the one and new in the other, but never half.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from controller_logic.reasons import Reason
+from tidegate.errors import Incomplete, InvalidResource
+from tidegate.rollup.schemas import DAY_MS, TABLES, TableKind
+from tidegate.rollup.tables.address import open_storage
+from tidegate.rollup.tables.manifest import FOLDER, Manifest, PublishedFile, decode_manifest, window_of_path
+from tidegate.rollup.tables.parquet import checksum, decode
+from tidegate.rollup.tables.resolution import Part, resolve
+from tidegate.rollup.tables.storage import Storage, StoredFile
+from tidegate.rollup.tables.versions import LADDER, Ladder
+from tidegate.rollup.tables.windows import Window
+
+
+class UsageStore:
+    """All tables at one address. Times are milliseconds, [start, end); None = no bound."""
+
+    def __init__(self, storage: Storage, *, ladder: Ladder = LADDER) -> None:
+        self.storage = storage
+        self.ladder = ladder
+
+    @classmethod
+    def at(cls, url: str) -> "UsageStore":
+        """The store at `file:///path`, `s3://…`, `gs://…`, `abfs://…` or a plain path; an empty one needs no making.
+
+        Raises InvalidResource for another address.
+        """
+        return cls(open_storage(url))
+
+    def manifests(self, table: str, start_ms: int | None = None, end_ms: int | None = None, *, any_version: bool = False) -> list[Manifest]:
+        """Every manifest of a window with any time in the range, retired ones and those of days too, in order of time.
+
+        Raises InvalidResource for an unknown table, UsageDamaged or OtherVersion for a manifest that cannot be read.
+        """
+        paths = [file.path for window, file in self.listed(table) if window.overlaps(start_ms, end_ms)]
+        return self.read_manifests(paths, any_version=any_version)
+
+    def listed(self, table: str) -> list[tuple[Window, StoredFile]]:
+        """The manifests that there are, in order of time, without reading any."""
+        files = self.storage.files(f"{FOLDER}/{kind_named(table).name}")
+        named = [(window, file) for file in files if (window := window_of_path(file.path)) is not None]
+        return sorted(named, key=lambda one: (one[0], one[1].path))
+
+    def read_manifests(self, paths: Sequence[str], *, any_version: bool = False) -> list[Manifest]:
+        """Those that are still there. Raises UsageDamaged and OtherVersion as `manifests` does."""
+        read = zip(paths, self.storage.read_all(paths), strict=True)
+        return [
+            decode_manifest(content, where=path, ladder=self.ladder, any_version=any_version)
+            for path, content in read
+            if content is not None
+        ]
+
+    def parts(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Part]:
+        """Every published window with any time in the range, exactly once, with the files that have its rows."""
+        whole_days = (None if start_ms is None else start_ms - start_ms % DAY_MS, None if end_ms is None else end_ms + -end_ms % DAY_MS)
+        return [
+            Part(part.manifest, windows, _overlapping(part.superseded, start_ms, end_ms))
+            for part in resolve(self.manifests(table, *whole_days))
+            if (windows := _overlapping(part.windows, start_ms, end_ms))
+        ]
+
+    def windows(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Window]:
+        """What is published, in order of time; a window without rows is, too."""
+        return sorted(window for part in self.parts(table, start_ms, end_ms) for window in part.windows)
+
+    def files(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[str]:
+        """Addresses for DuckDB, Spark or pandas: every row in the range is in them exactly once, beside rows out of the range.
+
+        Raises Incomplete while a file also has rows in the range that are valid no more; `rows` never minds.
+        """
+        parts = self.parts(table, start_ms, end_ms)
+        stale = [window.name for part in parts for window in part.superseded]
+        if stale:
+            raise Incomplete(
+                Reason.USAGE_DAMAGED,
+                f"{table} {', '.join(stale)} was published again after its day was put into one file, which has the older rows still."
+                " The next rollup run puts the day together anew; until then, `rows` reads around them.",
+            )
+        return [self.storage.address(file.path) for part in parts for file in part.files]
+
+    def rows(self, table: str, start_ms: int | None = None, end_ms: int | None = None, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows with a window_start in the range; the order is that of the files. No rows are a table, too."""
+        kind = kind_named(table)
+        wanted = kind.schema.names if columns is None else list(columns)
+        empty = kind.schema.empty_table().select(wanted)
+        return pa.concat_tables([empty, *self.tables(table, start_ms, end_ms, columns=wanted)])
+
+    def tables(
+        self, table: str, start_ms: int | None = None, end_ms: int | None = None, *, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The same, file by file, for those who cannot hold everything at once."""
+        kind = kind_named(table)
+        wanted = kind.schema.names if columns is None else list(columns)
+        for part in self.parts(table, start_ms, end_ms):
+            for file in part.files:
+                yield self.file_rows(part, file, start_ms=start_ms, end_ms=end_ms, columns=wanted)
+
+    def file_rows(
+        self,
+        part: Part,
+        file: PublishedFile,
+        *,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The valid rows of one file with a window_start in the range."""
+        kind = part.manifest.kind
+        wanted = kind.schema.names if columns is None else list(columns)
+        rows = decode(self.content(file), where=file.path, columns=sorted({"window_start", *wanted}))
+        return rows.filter(valid_rows(rows, kind, part, start_ms=start_ms, end_ms=end_ms)).select(wanted)
+
+    def content(self, file: PublishedFile) -> bytes:
+        """The file, to the byte what was published. Raises Incomplete where it is not."""
+        content = self.storage.read(file.path)
+        if content is None or checksum(content) != file.sha256:
+            wrong = "is gone" if content is None else "does not hold what was published (checksum)"
+            raise Incomplete(
+                Reason.USAGE_DAMAGED,
+                f"{file.path} at {self.storage.shown} {wrong}. Was its window published anew just now, reading again helps; else the window"
+                " must be rolled up again (`tidegate rollup verify` names all that is broken).",
+            )
+        return content
+
+
+def kind_named(table: str) -> TableKind:
+    """Raises InvalidResource for a table that does not exist."""
+    if table not in TABLES:
+        raise InvalidResource(f"There is no table {table}: the tables are {', '.join(TABLES)}.")
+    return TABLES[table]
+
+
+def valid_rows(rows: pa.Table, kind: TableKind, part: Part, *, start_ms: int | None = None, end_ms: int | None = None) -> pa.Array:
+    """For each row of one of the part's files whether it is valid and within the range."""
+    at_ms = rows["window_start"].cast(pa.int64()).to_numpy()
+    valid = np.isin(at_ms - at_ms % kind.published_ms, [window.start_ms for window in part.windows])
+    valid &= (at_ms >= start_ms) if start_ms is not None else True
+    valid &= (at_ms < end_ms) if end_ms is not None else True
+    return pa.array(valid)
+
+
+def _overlapping(windows: Sequence[Window], start_ms: int | None, end_ms: int | None) -> tuple[Window, ...]:
+    return tuple(window for window in windows if window.overlaps(start_ms, end_ms))

@@ -1,0 +1,150 @@
+"""The terms of each stretch of a run: by broker for the fold, and the states of tiers for the tables.
+
+What was in force is taken from the operator's own metrics; where Prometheus has none of them for a stretch, contracts and limits are as
+they are declared now, and of episodes and states nothing is known. Each stretch is looked at by itself, so no answer depends on how a time
+was cut into runs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegate.prometheus.settings import MetricsSettings
+from tidegate.rollup.fold.broker_fold import DirectionTerms, Episode
+from tidegate.rollup.fold.client_gauges import Client
+from tidegate.rollup.fold.course import Rate
+from tidegate.rollup.fold.windows import longest_hold_ms
+from tidegate.rollup.samples import Transport
+from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
+from tidegate.rollup.terms.below_contract import LOOKED_BACK_MS, Account, Below, Stretch, stretches_of
+from tidegate.rollup.terms.operator_samples import OperatorSamples, read_operator
+from tidegate.rollup.terms.policy_terms import PolicyTerms
+from tidegate.rollup.terms.rates_before import RatesBefore
+from tidegate.rollup.terms.tier_states import TierStates, tier_states
+from tidegate.rollup.terms.trail_account import TrailAccount
+from tidegate.rollup.trail import AuditLine
+
+BrokerTerms = Mapping[Direction, DirectionTerms]
+Episodes = Mapping[tuple[int, Direction], Sequence[Episode]]  # by broker
+Source = Literal["metrics", "trail", "declared", "none"]
+_WORDS: Mapping[Source, str] = {
+    "metrics": "contracts and limits by the operator's metrics",
+    "trail": "contracts by the audit trail, limits as declared at the time of the run",
+    "declared": "contracts and limits as declared at the time of the run",
+    "none": "contracts and limits not known",
+}
+_REMEMBERED = LOOKED_BACK_MS // HOUR_MS + 2
+
+
+@dataclass(frozen=True, slots=True)
+class StretchTerms:
+    """Everything of one stretch of time. `source` says where contracts come from."""
+
+    source: Source
+    brokers: Mapping[int, BrokerTerms]
+    tiers: Sequence[TierStates] = ()
+
+    @property
+    def words(self) -> str:
+        """Where contracts and limits come from, for people."""
+        return _WORDS[self.source]
+
+
+class TermsReader:
+    """Reads terms through one transport. Without a policy nothing is known of anybody; `trail` speaks where metrics do not."""
+
+    def __init__(
+        self, transport: Transport, settings: MetricsSettings, policy: PolicyTerms | None, trail: Iterable[AuditLine] = ()
+    ) -> None:
+        self._transport = transport
+        self._policy = policy
+        self._interval_ms = settings.scrape_interval_seconds * 1000
+        self._trail = TrailAccount(trail, policy.key, self._interval_ms) if policy is not None else None
+        self._rates = RatesBefore(transport, settings)
+        self._levels = {tier.key: tier.level.value for tier in policy.tiers} if policy is not None else {}
+        self._below: dict[tuple[int, int], Below] = {}
+
+    def of(self, start_ms: int, end_ms: int, brokers: Sequence[int]) -> StretchTerms:
+        """Of [start, end). Raises tidegate.errors."""
+        policy = self._policy
+        if policy is None:
+            return StretchTerms("none", {})
+        account = self._account(policy, start_ms, end_ms)
+        if not len(account.samples.times_ms):
+            return StretchTerms("declared", _as_declared(policy, brokers))
+        stretches = list(stretches_of(account.below, lambda hours: self._hour_before(policy, start_ms, hours), end_ms=end_ms))
+        episodes = self._episodes(policy, stretches, earliest_ms=start_ms - LOOKED_BACK_MS)
+        states = tier_states(account, start_ms=start_ms, end_ms=end_ms, interval_ms=self._interval_ms)
+        return StretchTerms(account.samples.source, _as_told(policy, account.samples, episodes, brokers), states)
+
+    def _account(self, policy: PolicyTerms, start_ms: int, end_ms: int) -> Account:
+        """With the scrapes on both sides of it, which tell what was across its edges."""
+        hold_ms = longest_hold_ms(self._interval_ms)
+        samples = read_operator(self._transport, policy.key, start_ms - hold_ms, end_ms + hold_ms, interval_ms=self._interval_ms)
+        if not len(samples.times_ms) and self._trail is not None:
+            samples = self._trail.samples(start_ms - hold_ms, end_ms + hold_ms)
+        account = Account.of(samples, self._levels)
+        self._below[start_ms, end_ms] = account.below
+        while len(self._below) > _REMEMBERED:
+            del self._below[next(iter(self._below))]
+        return account
+
+    def _hour_before(self, policy: PolicyTerms, start_ms: int, hours: int) -> Below:
+        begin_ms = start_ms - hours * HOUR_MS
+        known = self._below.get((begin_ms, begin_ms + HOUR_MS))
+        return known if known is not None else self._account(policy, begin_ms, begin_ms + HOUR_MS).below
+
+    def _episodes(self, policy: PolicyTerms, stretches: Sequence[Stretch], *, earliest_ms: int) -> Episodes:
+        """Of a stretch whose beginning nobody saw, or too long ago, the rate before it is not known."""
+        clients = {(one.tier.key, one.member.name): one.client for one in policy.members}
+        found: dict[tuple[int, Direction], list[Episode]] = {}
+        for direction in DIRECTIONS:
+            own = [one for one in stretches if one.key[2] == direction and one.key[:2] in clients]
+            begun = [(one.begin_ms, one) for one in own if one.begin_ms is not None and one.begin_ms >= earliest_ms]
+            rates = self._rates.at(direction, [begin_ms for begin_ms, _ in begun])
+            for begin_ms, one in begun:
+                client = clients[one.key[:2]]
+                for broker, rate in rates[begin_ms].get(client, {}).items():
+                    found.setdefault((broker, direction), []).append(Episode(client, begin_ms, one.end_ms, rate))
+        return found
+
+
+def _as_told(policy: PolicyTerms, samples: OperatorSamples, episodes: Episodes, brokers: Sequence[int]) -> Mapping[int, BrokerTerms]:
+    """By the operator's account. Of whom its metrics did not tell had no contract then; a trail is silent of members at rest."""
+    contracts = {direction: _contracts(policy, samples, direction, brokers=len(brokers)) for direction in DIRECTIONS}
+    return {
+        broker: {
+            direction: DirectionTerms(
+                limit=samples.limits.get((broker, direction), policy.limit(broker, direction)),
+                contracts=contracts[direction],
+                episodes=episodes.get((broker, direction), ()),
+                quota_window=policy.window,
+            )
+            for direction in DIRECTIONS
+        }
+        for broker in brokers
+    }
+
+
+def _contracts(policy: PolicyTerms, samples: OperatorSamples, direction: Direction, *, brokers: int) -> Mapping[Client, Rate]:
+    found: dict[Client, Rate] = {}
+    for one in policy.members:
+        key = (one.tier.key, one.member.name, direction)
+        rate: Rate | None = samples.contract(key)
+        if samples.source == "trail" and key not in samples.quotas:
+            rate = policy.promised(one, brokers=brokers).get(direction)
+        if rate is not None:
+            found[one.client] = rate
+    return found
+
+
+def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, BrokerTerms]:
+    """No account of episodes: bytes held back are counted against contracts then."""
+    promised = {one.client: policy.promised(one, brokers=len(brokers)) for one in policy.members}
+    contracts = {
+        direction: {client: rates[direction] for client, rates in promised.items() if direction in rates} for direction in DIRECTIONS
+    }
+    return {
+        broker: {way: DirectionTerms(policy.limit(broker, way), contracts[way], None, policy.window) for way in DIRECTIONS}
+        for broker in brokers
+    }

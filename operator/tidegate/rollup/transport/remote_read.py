@@ -1,0 +1,71 @@
+"""Both ways of remote read: the chunks as they are stored, streamed, or all samples in one message.
+
+What answers is judged by its kind and its content: some front ends answer any path with a page and status 200.
+"""
+
+from abc import abstractmethod
+
+from tidegate.rollup.samples import Selection
+from tidegate.rollup.transport import failures
+from tidegate.rollup.transport.chunk_frames import UnknownEncoding, read_frames
+from tidegate.rollup.transport.exchange import Answer, Question
+from tidegate.rollup.transport.protobuf_wire import Malformed
+from tidegate.rollup.transport.remote_read_request import AnswerKind, read_request
+from tidegate.rollup.transport.rung import Rung
+from tidegate.rollup.transport.sample_messages import Histograms, read_samples
+from tidegate.rollup.transport.snappy_block import unpacked, unpacked_bytes
+from tidegate.rollup.transport.stored_series import StoredSeries
+
+_PATH = "/api/v1/read"
+_HEADERS = {
+    "Content-Type": "application/x-protobuf",
+    "Content-Encoding": "snappy",
+    "X-Prometheus-Remote-Read-Version": "0.1.0",
+}
+
+
+class _RemoteRead(Rung):
+    wanted: AnswerKind
+    content_type: str
+
+    def _stored(self, selection: Selection, start_ms: int, *, end_ms: int, until: float) -> StoredSeries:
+        question = Question(_PATH, read_request(selection, start_ms, end_ms, kind=self.wanted), _HEADERS)
+        return self._exchange.ask(question, self._decoded, until=until)
+
+    def _decoded(self, answer: Answer) -> StoredSeries:
+        if answer.kind.partition(";")[0].strip() != self.content_type:
+            raise answer.other_content(self.content_type)
+        try:
+            return self._read(answer)
+        except Malformed as error:
+            raise failures.damaged(error, answer.address) from error
+        except (UnknownEncoding, Histograms) as error:
+            raise failures.no_floats(error, answer.address) from error
+
+    @abstractmethod
+    def _read(self, answer: Answer) -> StoredSeries: ...
+
+
+class RemoteReadChunks(_RemoteRead):
+    """Remote read, STREAMED_XOR_CHUNKS: least work for the server, fewest bytes, fastest here."""
+
+    name = "remote-read-chunks"
+    wanted = AnswerKind.STREAMED_XOR_CHUNKS
+    content_type = "application/x-streamed-protobuf"
+
+    def _read(self, answer: Answer) -> StoredSeries:
+        return read_frames(answer.whole())
+
+
+class RemoteReadSamples(_RemoteRead):
+    """Remote read, SAMPLES: the server holds the whole answer in memory and bounds it (50 million samples by default)."""
+
+    name = "remote-read-samples"
+    wanted = AnswerKind.SAMPLES
+    content_type = "application/x-protobuf"
+
+    def _read(self, answer: Answer) -> StoredSeries:
+        block = answer.whole()
+        if unpacked_bytes(block) > answer.limit_bytes:
+            raise failures.too_large(answer.limit_bytes, answer.address)
+        return read_samples(unpacked(block))

@@ -1,0 +1,192 @@
+"""Prometheus' compressed chunks of float samples, decoded all at once: one numpy step for the n-th sample of every chunk.
+
+A chunk is a big-endian count of samples, then a stream of bits (Prometheus' tsdb/docs/format/chunks.md): the first time as a signed varint
+and the first value in 64 bits; the first distance in time as a varint; from then on for each time the change of that distance under a
+prefix of one to four bits, and for each value what differs from the one before (XOR): nothing, bits within the span used before, or bits
+within a span told anew. It knows neither messages nor series.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegate.rollup.transport.protobuf_wire import Malformed
+
+Integers = NDArray[np.int64]
+Bits = NDArray[np.uint64]
+
+_HEADER_BYTES = 2
+_SAMPLES_AT_ONCE = 1 << 18  # so that a batch stays in the processor's cache
+_VARINT_BYTES = 10
+_LEAST_BITS = 2  # of a sample: a distance as before and a value as before
+# By the four bits in front of a time: how many of them are the prefix, and how many bits of change follow. 1111 is rare and goes apart.
+_PREFIX_BITS = np.array([1] * 8 + [2] * 4 + [3] * 2 + [4, 4], np.uint64)
+_CHANGE_BITS = np.array([0] * 8 + [14] * 4 + [17] * 2 + [20, 64], np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlaces:
+    """Where the chunks lie in a buffer: [starts, ends) in bytes, in the order of their samples."""
+
+    starts: Integers
+    ends: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedChunks:
+    """The samples of all chunks, one chunk after the other; chunk i has `counts[i]` of them."""
+
+    counts: Integers
+    times_ms: Integers
+    values: NDArray[np.float64]
+
+
+def decode_xor_chunks(buffer: bytes, places: ChunkPlaces) -> DecodedChunks:
+    """Every sample of these chunks; raises Malformed when one of them does not hold the samples it announces."""
+    words = _words(buffer)
+    counts = _counts(buffer, places)
+    firsts = np.cumsum(counts) - counts
+    times_ms, values = np.empty(int(counts.sum()), np.int64), np.empty(int(counts.sum()), np.float64)
+    for batch in _batches(counts):
+        times, bits = _Batch(words, places.starts[batch], counts[batch]).decode(places.ends[batch])
+        into, present = _places_in_order(firsts[batch], counts[batch])
+        times_ms[into], values[into] = times.T[present], bits.T.view(np.float64)[present]
+    return DecodedChunks(counts, times_ms, values)
+
+
+def _batches(counts: Integers) -> Iterator[Integers]:
+    """The chunks with samples, those with most first, cut so that a rectangle of them stays within bounds."""
+    by_count = np.argsort(-counts, kind="stable")
+    by_count = by_count[: int(np.count_nonzero(counts))]
+    at = 0
+    while at < len(by_count):
+        size = max(_SAMPLES_AT_ONCE // int(counts[by_count[at]]), 1)
+        yield by_count[at : at + size]
+        at += size
+
+
+def _places_in_order(firsts: Integers, counts: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+    """Where the samples of these chunks go, chunk by chunk, and which places of their rectangle hold one."""
+    before = np.cumsum(counts) - counts
+    into = np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
+    return into, np.arange(int(counts[0])) < counts[:, None]
+
+
+def _words(buffer: bytes) -> Bits:
+    """The buffer as 64-bit words, with two of zeros behind it so that looking at bits never ends outside."""
+    padded = np.zeros((len(buffer) // 8 + 3) * 8, np.uint8)
+    padded[: len(buffer)] = np.frombuffer(buffer, np.uint8)
+    return padded.view(">u8").astype(np.uint64)
+
+
+def _counts(buffer: bytes, places: ChunkPlaces) -> Integers:
+    if np.any(places.ends - places.starts < _HEADER_BYTES) or np.any(places.ends > len(buffer)):
+        raise Malformed("a chunk in it is shorter than its own header")
+    data = np.frombuffer(buffer, np.uint8)
+    counts = data[places.starts].astype(np.int64) * 256 + data[places.starts + 1]
+    if np.any(counts * _LEAST_BITS > (places.ends - places.starts) * 8):
+        raise Malformed("a chunk in it announces more samples than it has bits for")
+    return counts
+
+
+class _Batch:
+    """Chunks in falling order of their counts, so that those which have an n-th sample are always the first ones."""
+
+    def __init__(self, words: Bits, starts: Integers, counts: Integers) -> None:
+        self._words = words
+        self._falling = -counts
+        self._at = (starts + _HEADER_BYTES).astype(np.uint64) * np.uint64(8)  # the next bit of each chunk
+
+    def decode(self, ends: Integers) -> tuple[Integers, Bits]:
+        """Times and the bits of values, the n-th sample of every chunk in row n; beyond a chunk's count it holds anything."""
+        shape = -int(self._falling[0]), len(self._falling)
+        times, bits = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
+        times[0], bits[0] = _zigzag(self._varint(shape[1])), self._take(shape[1], 64)
+        live = self._live(1)
+        if live:
+            self._second(times, bits, live)
+        self._others(times, bits)
+        if np.any(self._at > ends.astype(np.uint64) * np.uint64(8)):
+            raise Malformed("a chunk in it ends before its last sample")
+        return times, bits
+
+    def _second(self, times: Integers, bits: Bits, live: int) -> None:
+        self._distance = self._varint(live).view(np.int64)
+        times[1, :live] = times[0, :live] + self._distance
+        self._shift, self._width = np.zeros(live, np.uint64), np.zeros(live, np.uint64)
+        bits[1, :live] = bits[0, :live] ^ self._difference(live, self._peek(live))
+
+    def _others(self, times: Integers, bits: Bits) -> None:
+        for index in range(2, len(times)):
+            live = self._live(index)
+            change, ahead = self._change(live)
+            self._distance = self._distance[:live] + change
+            times[index, :live] = times[index - 1, :live] + self._distance
+            bits[index, :live] = bits[index - 1, :live] ^ self._difference(live, ahead)
+
+    def _live(self, index: int) -> int:
+        """How many chunks have a sample with this index."""
+        return int(np.searchsorted(self._falling, -index, side="left"))
+
+    def _peek(self, live: int) -> Bits:
+        """The next 64 bits of each chunk."""
+        return self._look(self._at[:live])
+
+    def _look(self, at: Bits) -> Bits:
+        word, used = at >> np.uint64(6), at & np.uint64(63)
+        ahead: Bits = self._words.take(word, mode="clip") << used
+        # a shift by 64 gives 0 in numpy, as wanted
+        ahead |= self._words.take(word + np.uint64(1), mode="clip") >> (np.uint64(64) - used)
+        return ahead
+
+    def _take(self, live: int, width: int) -> Bits:
+        taken = self._peek(live) >> np.uint64(64 - width)
+        self._at[:live] += np.uint64(width)
+        return taken
+
+    def _varint(self, live: int) -> Bits:
+        value, going_on = np.zeros(live, np.uint64), np.ones(live, np.bool_)
+        for place in range(_VARINT_BYTES):
+            byte = self._peek(live) >> np.uint64(56)
+            value |= np.where(going_on, (byte & np.uint64(0x7F)) << np.uint64(7 * place), np.uint64(0))
+            self._at[:live] += np.where(going_on, np.uint64(8), np.uint64(0))
+            going_on &= byte >= 0x80
+            if not going_on.any():
+                return value
+        raise Malformed("a time in a chunk of it does not end")
+
+    def _change(self, live: int) -> tuple[Integers, Bits]:
+        """By how much the distance in time changes, and at least 40 bits of what comes next."""
+        ahead = self._peek(live)
+        kind = ahead >> np.uint64(60)
+        prefix, width = _PREFIX_BITS.take(kind), _CHANGE_BITS.take(kind)
+        raw = (ahead << prefix) >> (np.uint64(64) - width)
+        # a change is in (-2^(width-1), 2^(width-1)]: unlike two's complement, the half itself is positive
+        negative = raw > np.uint64(1) << (width - np.uint64(1))
+        change: Integers = raw.view(np.int64) - np.where(negative, np.uint64(1) << width, np.uint64(0)).view(np.int64)
+        self._at[:live] += prefix + width
+        far = width == 64
+        if not far.any():
+            return change, ahead << (prefix + width)
+        change[far] = self._look(self._at[:live][far] - np.uint64(64)).view(np.int64)
+        return change, self._peek(live)
+
+    def _difference(self, live: int, ahead: Bits) -> Bits:
+        """What differs in the value's bits. A new span is five bits of zeros in front and six of width, where 0 means 64."""
+        differs, anew = ahead >> np.uint64(63), (ahead >> np.uint64(62)) == 3
+        front, width = ahead >> np.uint64(57) & np.uint64(31), ahead >> np.uint64(51) & np.uint64(63)
+        width = np.where(width == 0, np.uint64(64), width)
+        self._width = np.where(anew, width, self._width[:live])
+        self._shift = np.where(anew, np.uint64(64) - front - width, self._shift[:live])
+        control = np.uint64(1) + differs + anew.astype(np.uint64) * np.uint64(11)
+        self._at[:live] += control
+        told = np.where(differs == 1, self._width, np.uint64(0))
+        difference = (self._peek(live) >> (np.uint64(64) - told)) << self._shift
+        self._at[:live] += told
+        return difference
+
+
+def _zigzag(raw: Bits) -> Integers:
+    return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)

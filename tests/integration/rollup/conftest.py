@@ -1,0 +1,49 @@
+"""One Prometheus with made-up history for all tests of reading it, and one Spark for all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lab.run_directory import RunDirectory
+from tests.integration.rollup.estate import write_estate
+from tests.integration.rollup.history_server import HistoryServer
+from tidegate.rollup.spark.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def history() -> Iterator[HistoryServer]:
+    """A real Prometheus that holds what tests write into it."""
+    with _server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def estate() -> Iterator[HistoryServer]:
+    """Another one, with two brokers' history in it: a server takes no samples much older than the newest it has."""
+    with _server() as server:
+        write_estate(server)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The only start of Spark in the whole suite; commands find it open and use it."""
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as environment:
+            # The second compiler pays after minutes, and these runs take seconds. Other Java machines have nothing to do with it.
+            environment.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+            session = stack.enter_context(spark_session("test", memory="768m"))
+        yield session
+
+
+@contextmanager
+def _server() -> Iterator[HistoryServer]:
+    with RunDirectory() as run:
+        directory = run.path / "history"
+        directory.mkdir()
+        with HistoryServer(directory) as server:
+            yield server

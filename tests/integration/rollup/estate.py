@@ -1,0 +1,91 @@
+"""Two brokers with two users for two hours, as Prometheus holds them: what every table of them must come to is plain to see.
+
+Of the second hour the operator's own metrics tell, too: bob is throttled for ten minutes of it, and the limit comes down in its middle.
+"""
+
+from __future__ import annotations
+
+from controller_logic.broker_limit import BrokerLimit, BrokerLimits
+from controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
+from tests.integration.rollup.history_server import HistoryServer
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.terms.policy_terms import PolicyTerms
+
+MINUTE_MS = 60_000
+MIDNIGHT_MS = 1_767_225_600_000  # 2026-01-01
+START_MS = MIDNIGHT_MS + 22 * HOUR_MS
+SECOND_HOUR_MS = START_MS + HOUR_MS
+END_MS = MIDNIGHT_MS + DAY_MS
+SCRAPE_MS = 15_000
+RATES = {"alice": 1_000_000, "bob": 250_000}  # bytes/s on every broker
+GAUGE = 1.04  # times what is moved, as Kafka's tell
+NIC = 1.05  # likewise
+BROKERS = (1, 2)
+
+CUT_MS, RELAXED_MS, RELEASED_MS = (SECOND_HOUR_MS + minutes * MINUTE_MS for minutes in (10, 18, 20))
+THROTTLED_RATE = 100_000
+CONTRACTS = {"alice": 2_000_000, "bob": 200_000}
+TOLD_FROM_MS = SECOND_HOUR_MS + 90_000  # later than any scrape that still tells of the first hour
+DECLARED_LIMIT, LIMIT, LOWER_LIMIT = 1_300_000, 1_400_000, 1_200_000  # the cards carry 1,312,500
+LOWERED_MS = SECOND_HOUR_MS + 30 * MINUTE_MS
+
+POLICY = PolicyTerms.of(
+    Policy("streaming/shop", "uid", limits=BrokerLimits(BrokerLimit(egress=DECLARED_LIMIT))),
+    [
+        Tier(f"streaming/{tier}", level, (Member(f"member-{user}", Entity(user), contract=Contract(RateForm.PER_BROKER, CONTRACTS[user])),))
+        for tier, level, user in (("gold", Level.L1, "alice"), ("bulk", Level.L3, "bob"))
+    ],
+)
+
+
+def moved(user: str) -> int:
+    """Bytes of the user on all brokers in both hours."""
+    throttled_s = (RELEASED_MS - CUT_MS) // 1000 if user == "bob" else 0
+    return len(BROKERS) * (RATES[user] * ((END_MS - START_MS) // 1000 - throttled_s) + THROTTLED_RATE * throttled_s)
+
+
+def write_estate(history: HistoryServer) -> None:
+    """Clients fetch at even rates; the gauges tell 4 % too much, as Kafka's do, and each of their samples tells of the time before it."""
+    times = range(START_MS - HOUR_MS, END_MS + SCRAPE_MS, SCRAPE_MS)
+    totals = [0.0]
+    for at in times[1:]:
+        totals.append(totals[-1] + sum(_rate(user, at) for user in RATES) * SCRAPE_MS / 1000)
+    for broker in BROKERS:
+        labels = {"broker": str(broker)}
+        history.write("kafka_broker_bytesout_total", (labels, list(zip(times, totals, strict=True))))
+        card = {**labels, "device": "eth0"}
+        history.write("node_network_transmit_bytes_total", (card, [(at, NIC * 1_250_000 * (at - times.start) / 1000) for at in times]))
+        for user in RATES:
+            client = {**labels, "user": user, "resource": "Fetch"}
+            history.write("kafka_quota_byte_rate", (client, [(at, GAUGE * _rate(user, at)) for at in times]))
+            held = [(at, 200.0 if _is_held(user, at) else 0.0) for at in times]
+            history.write("kafka_quota_throttle_time", (client, held))
+    _write_operator(history)
+
+
+def _is_held(user: str, at_ms: int) -> bool:
+    return user == "bob" and CUT_MS < at_ms <= RELEASED_MS
+
+
+def _rate(user: str, at_ms: int) -> int:
+    return THROTTLED_RATE if _is_held(user, at_ms) else RATES[user]
+
+
+def _write_operator(history: HistoryServer) -> None:
+    times, policy = range(TOLD_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS), {"policy": "streaming/shop"}
+    for tier, user, level in (("gold", "alice", "L1"), ("bulk", "bob", "L3")):
+        member = {**policy, "tier": f"streaming/{tier}", "member": f"member-{user}", "key": "consumer_byte_rate"}
+        history.write("tidegate_member_target", (member, [(at, CONTRACTS[user]) for at in times]))
+        history.write("tidegate_member_quota", (member, [(at, THROTTLED_RATE if _is_held(user, at) else CONTRACTS[user]) for at in times]))
+        for state in ("Contract", "Stepping", "Throttled", "Relaxing"):
+            told = [(at, float(state == _state(user, at))) for at in times]
+            history.write("tidegate_tier_state", ({**policy, "level": level, "state": state}, told))
+    for broker in BROKERS:
+        card = {**policy, "broker": str(broker), "direction": "egress"}
+        history.write("tidegate_broker_limit_bytes_per_second", (card, [(at, LIMIT if at <= LOWERED_MS else LOWER_LIMIT) for at in times]))
+
+
+def _state(user: str, at_ms: int) -> str:
+    if not _is_held(user, at_ms):
+        return "Contract"
+    return "Throttled" if at_ms <= RELAXED_MS else "Relaxing"

@@ -1,0 +1,128 @@
+"""`tidegate rollup` and `tidegate report` as people type them, on a real Prometheus and a real Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.rollup.estate import CONTRACTS, DECLARED_LIMIT, END_MS, RATES, THROTTLED_RATE, moved
+from tests.integration.rollup.history_server import HistoryServer
+from tidegate.cli import main
+from tidegate.commands.surroundings import Surroundings
+
+pytestmark = pytest.mark.integration
+
+PERIOD = ("--from", "2026-01-01T22:00:00Z", "--to", "2026-01-02T00:00:00Z")
+FETCHED = sum(map(moved, RATES))
+
+
+def manifest(kind: str, name: str, **spec: object) -> dict[str, object]:
+    return {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": "streaming"}, "spec": spec}
+
+
+def tier(name: str, level: str, user: str) -> dict[str, object]:
+    member = {"name": f"member-{user}", "user": user, "contract": {"perBroker": {"fetch": CONTRACTS[user]}}}
+    throttled = {"perBroker": {"fetch": THROTTLED_RATE}}
+    return manifest("BusinessTier", name, policyRef={"name": "shop"}, level=level, members=[member], throttled=throttled)
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The estate's policy, as people write it."""
+    kafka = {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk-1:2181"}}
+    rollup = {"storage": {"url": "s3://usage/shop"}, "pricePerGiB": {"fetch": "0.02"}}
+    metrics, brokers = {"prometheus": {"url": "http://prometheus:9090"}}, {"egressLimit": DECLARED_LIMIT}
+    shop = manifest("BrokerBandwidthPolicy", "shop", mode="Enforce", kafka=kafka, metrics=metrics, brokers=brokers, rollup=rollup)
+    file = tmp_path_factory.mktemp("policy") / "shop.yaml"
+    file.write_text("---\n".join(json.dumps(each) + "\n" for each in (shop, tier("gold", "L1", "alice"), tier("bulk", "L3", "bob"))))
+    return file
+
+
+@pytest.fixture(scope="module")
+def store(estate: HistoryServer, spark: SparkSession, policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("usage")
+    code, said = call("rollup", "run", "--prometheus", estate.url, *PERIOD, "--out", str(folder), "--file", str(policy))
+    assert code == 0, said
+    assert "contracts and limits by the operator's metrics for 1 of 2 hours" in said
+    assert "reads by remote-read-chunks" in said
+    return folder
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    out = io.StringIO()
+    return main(arguments, Surroundings(out=out, err=out, now_seconds=lambda: END_MS / 1000)), out.getvalue()
+
+
+def answer(*arguments: str) -> dict[str, object]:
+    code, said = call(*arguments, "--output", "json")
+    assert code == 0, said
+    return dict(json.loads(said))
+
+
+def test_show_tells_who_had_most(store: Path) -> None:
+    rows = answer("rollup", "show", "usage_1h", "--store", str(store))["rows"]
+    assert isinstance(rows, Sequence)
+    assert {row["user"] for row in rows[:2]} == {"alice"}
+    assert sum(row["bytes"] for row in rows) == FETCHED
+
+
+def test_verify_finds_a_whole_store_whole_and_a_torn_one_torn(store: Path) -> None:
+    assert answer("rollup", "verify", "--store", str(store))["sound"] is True
+    file = next((store / "usage_1h").rglob("*.parquet"))
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    try:
+        code, said = call("rollup", "verify", "--store", str(store))
+    finally:
+        file.write_bytes(content)
+    assert code == 1
+    assert "The store is damaged" in said
+
+
+def test_the_report_has_every_byte(store: Path, tmp_path: Path) -> None:
+    code, said = call("report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--fetch-price", "0.02", "--currency", "EUR")
+    assert code == 0, said
+    figures = json.loads((tmp_path / "report.json").read_text())
+    assert figures["totalBytes"] == FETCHED
+    assert "alice" in (tmp_path / "report.html").read_text()
+
+
+def test_a_report_with_the_policy_names_members_and_recommends_contracts(store: Path, policy: Path, tmp_path: Path) -> None:
+    code, said = call("report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--file", str(policy))
+    assert code == 0, said
+    figures = json.loads((tmp_path / "report.json").read_text())
+    assert {(one["member"], one["tier"], one["level"]) for one in figures["members"]} == {
+        ("member-alice", "streaming/gold", "L1"),
+        ("member-bob", "streaming/bulk", "L3"),
+    }
+    assert {one["direction"]: one["perGib"] for one in figures["prices"]} == {"fetch": "0.02", "produce": None}
+    recommended = {one["member"]: (one["contract"], one["recommended"], one["reason"]) for one in figures["recommendations"]}
+    assert recommended == {
+        "member-alice": (CONTRACTS["alice"], 1_300_000, "Recommended"),
+        "member-bob": (CONTRACTS["bob"], None, "ShareSpent"),  # it moves more than its contract, of limits that are promised to others
+    }
+    assert [(one["tier"], one["throttleEpisodes"], one["secondsThrottled"]) for one in figures["throttledWindows"]] == [
+        ("streaming/bulk", 1, 480.0)
+    ]
+    assert any("node_network_transmit_bytes_total" in one["how"] for one in figures["recipes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("rollup", "run", "--prometheus", "http://127.0.0.1:9", "--from", "10m", "--to", "5m", "--out", "x"), "no whole hour"),
+        (("rollup", "show", "usage_2h", "--store", "x"), "There is no table usage_2h"),
+        (("report", "--store", "x", *PERIOD, "--fetch-price", "free"), "'free' is no price"),
+        (("report", "--store", "x", "--from", "yesterday"), "'yesterday' is no time"),
+        (("report", "--store", "/nowhere/at/all", *PERIOD), "Nothing is published at"),
+    ],
+)
+def test_nonsense_is_refused_in_words(arguments: Sequence[str], told: str) -> None:
+    code, said = call(*arguments)
+    assert code == 1
+    assert told in said

@@ -1,0 +1,41 @@
+"""History is read from a server that wants to know who asks, under its own authority only."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.integration.kafka.certificates import make_certificates
+from tests.unit.prometheus.lying_server import serving
+from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
+from tests.unit.rollup.transport.histories import BASE_MS
+from tests.unit.rollup.transport.posting import PostRequest
+from tidegate.errors import Unreachable
+from tidegate.prometheus.settings import PrometheusServer
+from tidegate.rollup.samples import Selection
+from tidegate.rollup.transport.remote_read import RemoteReadChunks
+from tidegate.rollup.transport.settings import ClientCertificate, HistorySettings
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_server_that_wants_a_certificate_gets_ours_and_refuses_whoever_has_none(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.certificate, made.key)
+    tls.load_verify_locations(made.authority)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    ours = ClientCertificate(str(made.certificate), str(made.key))
+    with serving(FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])]), tls=tls) as server:  # type: ignore[arg-type]
+        server.RequestHandlerClass = PostRequest
+        url = server.url.replace("http:", "https:")
+        known = RemoteReadChunks(HistorySettings(PrometheusServer(url, ca_file=str(made.authority)), client_certificate=ours))
+        assert len(known.read(Selection("m"), BASE_MS, BASE_MS + 1)) == 1
+        for server_settings, certificate in ((PrometheusServer(url, ca_file=str(made.authority)), None), (PrometheusServer(url), ours)):
+            unknown = RemoteReadChunks(HistorySettings(server_settings, client_certificate=certificate, attempts=1))
+            with pytest.raises(Unreachable):
+                unknown.read(Selection("m"), BASE_MS, BASE_MS + 1)
+            unknown.close()
+        known.close()

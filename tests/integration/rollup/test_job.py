@@ -1,0 +1,154 @@
+"""`tidegate rollup job` and `backfill` for a policy of a real API server, with the rights of examples/rollup/ and not one more."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_logic.entity import Entity
+from controller_logic.names import QuotaKey
+from controller_logic.rollup_result import RESULT_KEY, RollupResult, decode
+from controller_logic.rollup_windows import Window
+from lab.kube_api import KubeApi
+from tests.integration.rollup.estate import END_MS, RATES, SCRAPE_MS, START_MS, moved
+from tests.integration.rollup.history_server import HistoryServer
+from tests.unit.resources.documents import policy, tier
+from tidegate.cli import main
+from tidegate.commands.surroundings import Surroundings
+from tidegate.rollup.schemas import HOUR_MS
+from tidegate.rollup.tables.publication import Publication, publish
+from tidegate.rollup.tables.store import UsageStore
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
+
+RIGHTS = Path(__file__).parents[3] / "examples" / "rollup" / "rights.yaml"
+LAST_HOUR = ("--window-start=2026-01-01T23:00:00Z", "--window-end=2026-01-02T00:00:00Z")
+BOTH_HOURS = ("--from=2026-01-01T22:00:00Z", "--to=2026-01-02T00:00:00Z")
+
+
+@dataclass(frozen=True)
+class Desk:
+    """One policy in a namespace of its own, and the Jobs' account there."""
+
+    kube: KubeApi
+    namespace: str
+    kubeconfig: Path
+    store: UsageStore
+
+    def call(self, command: str, *arguments: str, policy: str = "orders") -> tuple[int, str]:
+        said = io.StringIO()
+        around = Surroundings(out=said, err=said, now_seconds=lambda: (END_MS + 300_000) / 1000)
+        named = f"--policy={self.namespace}/{policy}"
+        return main(["rollup", command, named, f"--kubeconfig={self.kubeconfig}", *arguments], around), said.getvalue()
+
+    def result(self) -> RollupResult:
+        found = json.loads(self.kube.kubectl("get", "configmap", "orders-rollup", "-n", self.namespace, "-o", "json"))
+        assert found["metadata"]["ownerReferences"][0]["kind"] == "BrokerBandwidthPolicy"
+        return decode(found["data"][RESULT_KEY])
+
+    def bytes_by_user(self) -> Mapping[str, int]:
+        rows = self.store.rows("usage_1h", START_MS, END_MS).group_by("user").aggregate([("bytes", "sum")])
+        return dict(zip(rows["user"].to_pylist(), rows["bytes_sum"].to_pylist(), strict=True))
+
+
+@pytest.fixture
+def desk(crds: KubeApi, namespace: str, estate: HistoryServer, tmp_path: Path) -> Desk:
+    folder = tmp_path / "usage"
+    folder.mkdir()
+    rights = RIGHTS.read_text().replace("namespace: streaming", f"namespace: {namespace}")
+    crds.kubectl("apply", "-n", namespace, "-f", "-", input=rights)
+    crds.kubectl("create", "secret", "generic", "prometheus", "-n", namespace, "--from-literal=token=nobody-asks")
+    crds.kubectl(
+        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": declared(namespace, estate.url, folder)})
+    )
+    token = crds.kubectl("create", "token", "tidegate-rollup", "-n", namespace, "--duration=1h").strip()
+    kubeconfig = crds.kubeconfig_for(token=token, path=tmp_path / "kubeconfig")
+    return Desk(crds, namespace, kubeconfig, UsageStore.at(f"file://{folder}"))
+
+
+def declared(namespace: str, url: str, folder: Path) -> list[dict[str, Any]]:
+    orders, gold = policy(), tier()
+    spec = orders["spec"]
+    spec["metrics"] = {
+        "prometheus": {"url": url, "credentialsSecretRef": {"name": "prometheus"}},
+        "preset": "NodeExporter",
+        "brokerIds": {"label": "broker"},
+        "scrapeIntervalSeconds": SCRAPE_MS // 1000,
+        "staleAfterSeconds": 45,
+    }
+    spec["rollup"] = {"storage": {"url": f"file://{folder}", "claimName": "usage"}, "executors": {"instances": 2}}
+    gold["spec"]["members"] = [{"name": "alice", "user": "alice", "contract": {"perBroker": {"fetch": "2M"}}}]
+    for item in (orders, gold):
+        item["metadata"]["namespace"] = namespace
+    return [orders, gold]
+
+
+def test_a_job_publishes_its_window_and_tells_the_operator(desk: Desk) -> None:
+    code, said = desk.call("job", *LAST_HOUR)
+    assert code == 0, said
+    assert desk.bytes_by_user() == {user: moved(user) for user in RATES}
+    result = desk.result()
+    assert any(window.start_ms <= END_MS - HOUR_MS and window.end_ms == END_MS for window in result.published)
+    assert result.usage is not None
+    alice = result.usage.figures[Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE]
+    assert (alice.p99_total, alice.p99_busiest, alice.brokers) == (2.0 * RATES["alice"], RATES["alice"], 2)
+    assert alice.coverage == pytest.approx(3 / 168, abs=1e-4)  # the hour before the two was computed as well: samples may come late
+
+
+def test_a_backfill_fills_what_is_missing_and_then_finds_nothing(desk: Desk) -> None:
+    code, said = desk.call("backfill", *BOTH_HOURS, "--dry-run")
+    assert (code, "2 of 2 hours are missing" in said) == (0, True), said
+    assert desk.store.windows("usage_5m") == []
+    code, said = desk.call("backfill", *BOTH_HOURS)
+    assert code == 0, said
+    assert set(desk.result().published) == {Window(START_MS, END_MS)}
+    code, said = desk.call("backfill", *BOTH_HOURS)
+    assert (code, "None of 2 hours is missing" in said) == (0, True), said
+
+
+def test_hours_that_nobody_remembers_are_named_and_all_others_filled(desk: Desk) -> None:
+    code, said = desk.call("backfill", "--from=2025-12-31T10:00:00Z", "--to=2026-01-01T00:00:00Z")
+    assert code == 1
+    assert "Not published, for Prometheus tells nothing of it: 2025-12-31T10:00:00Z to 2026-01-01T00:00:00Z" in said
+
+
+@pytest.mark.parametrize(
+    ("policy", "window", "code", "told"),
+    [
+        ("nobody", LAST_HOUR, 64, "There is no BrokerBandwidthPolicy"),
+        ("orders", ("--window-start=2026-01-01T23:00:00Z", "--window-end=2026-01-02T01:00:00Z"), 64, "only what is over"),
+        ("orders", ("--window-start=2025-12-31T03:00:00Z", "--window-end=2025-12-31T04:00:00Z"), 64, "has nothing of any broker"),
+        ("orders", ("--window-start=soon", "--window-end=later"), 64, "'soon' is no time"),
+    ],
+)
+def test_what_somebody_has_to_mend_is_not_tried_again(desk: Desk, policy: str, window: tuple[str, str], code: int, told: str) -> None:
+    found, said = desk.call("job", *window, policy=policy)
+    assert found == code, said
+    assert told in said.splitlines()[-1]
+
+
+def test_tables_of_another_version_are_left_alone(desk: Desk) -> None:
+    empty = Publication(table="usage_5m", window_start_ms=START_MS, run_id="a", staged=[])
+    path = Path(desk.store.storage.address(publish(desk.store, empty, now_ms=END_MS).path))
+    path.write_text(path.read_text().replace('"schemaVersion": 1', '"schemaVersion": 99'))
+    code, said = desk.call("job", *LAST_HOUR)
+    assert (code, "of version 99" in said.splitlines()[-1]) == (65, True), said
+
+
+def test_a_job_that_is_refused_says_so(desk: Desk) -> None:
+    desk.kube.kubectl("delete", "rolebinding", "tidegate-rollup", "-n", desk.namespace)
+    code, said = desk.call("job", *LAST_HOUR)
+    assert (code, "forbidden" in said.lower()) == (77, True), said
+
+
+def test_what_may_pass_by_itself_is_tried_again(desk: Desk) -> None:
+    away = json.dumps({"spec": {"metrics": {"prometheus": {"url": "http://127.0.0.1:9"}}}})
+    desk.kube.kubectl("patch", "bbp", "orders", "-n", desk.namespace, "--type=merge", "-p", away)
+    code, said = desk.call("job", *LAST_HOUR)
+    assert (code, "did not give its history" in said) == (1, True), said

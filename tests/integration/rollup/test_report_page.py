@@ -1,0 +1,173 @@
+"""The report in a real browser: what it shows is what the JSON has, its script runs under its own policy, and nobody's name runs at all."""
+
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.unit.rollup.report.estate import estate_figures
+from tests.unit.rollup.report.small_request import small_request, write_line
+from tidegate.rollup.report.figures import ReportFigures
+from tidegate.rollup.report.gathering import figures_of
+from tidegate.rollup.report.pricing import GIB
+from tidegate.rollup.report.writing import write_report
+
+pytestmark = pytest.mark.integration
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_HOSTILE = "<img src=x onerror=\"document.title='taken'\"></script><script>document.title='taken'</script>"
+_DOES = {
+    "sorts by name": (
+        "document.querySelector('#table-members th:nth-child(1) button').click();"
+        "return document.querySelector('#table-members tbody td').textContent;",
+        "checkout",
+    ),
+    "sorts by a number, largest first": (
+        "document.querySelector('#table-brokers th:nth-child(1) button').click();"
+        "return document.querySelector('#table-brokers tbody td').textContent;",
+        "6",
+    ),
+    "filters rows": (
+        "const field = document.getElementById('filter-members'); field.value = 'SCANNER'; field.dispatchEvent(new Event('input'));"
+        "return document.querySelector('#table-members').closest('.sheet').querySelector('.found').textContent;",
+        "2 of 27 rows",
+    ),
+    "walks through a plot by the keyboard": (
+        "document.querySelector('svg.plot').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}));"
+        "return document.getElementById('tip').textContent.split('\\n')[0];",
+        "checkout",
+    ),
+    "chooses dark": (
+        "const theme = document.getElementById('theme'); theme.value = 'dark'; theme.dispatchEvent(new Event('change'));"
+        "return getComputedStyle(document.body).backgroundColor;",
+        "rgb(20, 24, 29)",
+    ),
+}
+
+
+def browser() -> str:
+    found = next((path for name in _BROWSERS if (path := shutil.which(name)) is not None), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine: install one to see the page as people do")
+    return found
+
+
+def dumped(page: Path, profile: Path) -> tuple[str, str]:
+    """The document after its script ran, and what the browser had to say."""
+    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+    command += [f"--user-data-dir={profile}", "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    return run.stdout, run.stderr
+
+
+class Cells(HTMLParser):
+    """Of every element with `data-figure`: its text and its title, by pointer."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: dict[str, tuple[str, str]] = {}
+        self._pointer: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self._pointer = attributes.get("data-figure")
+        if self._pointer is not None:
+            self.found[self._pointer] = ("", attributes.get("title") or "")
+
+    def handle_data(self, data: str) -> None:
+        if self._pointer is not None:
+            text, title = self.found[self._pointer]
+            self.found[self._pointer] = (text + data, title)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._pointer = None
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
+    folder = tmp_path_factory.mktemp("report")
+    page = write_report(estate_figures(), folder)
+    return *dumped(page, tmp_path_factory.mktemp("profile")), folder
+
+
+def number(text: str) -> float:
+    return float(re.sub(r"[^\d.−-]", "", text).replace("−", "-"))
+
+
+def value_at(document: object, pointer: str) -> object:
+    for name in pointer.split("/")[1:]:
+        document = document[int(name)] if isinstance(document, list) else document[name]  # type: ignore[index]
+    return document
+
+
+def test_every_byte_count_on_the_page_is_the_one_of_the_json_file(shown: tuple[str, str, Path]) -> None:
+    document = json.loads((shown[2] / "report.json").read_text())
+    cells = {pointer: cell for pointer, cell in Cells(shown[0]).found.items() if re.search(r"[bB]ytes$", pointer)}
+    assert len(cells) > 100
+    for pointer, (text, title) in cells.items():
+        count = value_at(document, pointer)
+        assert isinstance(count, int)
+        if title:
+            assert number(title) == count, pointer
+        assert text.startswith("<0.001") or number(text) == pytest.approx(count / GIB, rel=0.005, abs=0.0005), pointer
+
+
+def test_every_price_on_the_page_is_the_one_of_the_json_file(shown: tuple[str, str, Path]) -> None:
+    document = json.loads((shown[2] / "report.json").read_text())
+    amounts = {pointer: text for pointer, (text, _) in Cells(shown[0]).found.items() if pointer.endswith(("/amount", "/totalAmount"))}
+    assert len(amounts) > 30
+    for pointer, text in amounts.items():
+        assert text.replace(",", "").removesuffix(" EUR") == value_at(document, pointer)
+
+
+def test_the_browser_has_nothing_to_complain_of(shown: tuple[str, str, Path]) -> None:
+    assert not [line for line in shown[1].splitlines() if "CONSOLE" in line]
+
+
+def test_the_script_ran_under_the_pages_own_policy(shown: tuple[str, str, Path]) -> None:
+    assert re.search(r'<html[^>]* class="scripted"', shown[0])
+
+
+def test_another_script_does_not_run_under_the_pages_policy(tmp_path: Path) -> None:
+    page = write_report(estate_figures(), tmp_path / "report")
+    page.write_text(page.read_text().replace("</body>", "<script>document.title = 'taken'</script></body>"))
+    document, said = dumped(page, tmp_path / "profile")
+    assert "<title>taken</title>" not in document
+    assert "CONSOLE" in said
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A second script does what a reader's hand does; the page's policy, which would stop it, is taken out for that."""
+    page = write_report(estate_figures(), tmp_path_factory.mktemp("report"))
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
+    steps = ",".join(f"{json.dumps(name)}: (() => {{ {script} }})()" for name, (script, _) in _DOES.items())
+    page.write_text(text.replace("</body>", f"<script>document.title = JSON.stringify({{{steps}}});</script></body>"))
+    document = dumped(page, tmp_path_factory.mktemp("profile"))[0]
+    found: dict[str, str] = json.loads(unescape(document.partition("<title>")[2].partition("</title>")[0]))
+    return found
+
+
+@pytest.mark.parametrize("does", _DOES)
+def test_what_a_reader_does_is_answered(does: str, answers: dict[str, str]) -> None:
+    assert answers[does] == _DOES[does][1]
+
+
+def hostile_figures() -> ReportFigures:
+    usage = {"user": _HOSTILE, "client_id": _HOSTILE, "tier": _HOSTILE, "bytes": 9, "peak_rate": 2.0, "p95": 1.0, "throttled_seconds": 1.0}
+    trail = [write_line(1, _HOSTILE, 100, 50, policy=_HOSTILE)]
+    return figures_of(small_request([usage], policy=_HOSTILE, trail=trail))
+
+
+def test_no_name_runs_in_the_readers_browser(tmp_path: Path) -> None:
+    page = write_report(hostile_figures(), tmp_path / "report")
+    document, said = dumped(page, tmp_path / "profile")
+    assert "<title>taken</title>" not in document
+    assert not re.search(r"<img\b", document)
+    assert "CONSOLE" not in said

@@ -1,0 +1,40 @@
+"""Whether a disturbed rollup is right is told by every row: a comparison that overlooks one would let a hundred kills pass."""
+
+import pyarrow as pa
+import pytest
+
+from bench.store_comparison import Rows, differences
+
+WINDOW = ("usage_1h", "2026-01-01T00")
+ROWS = pa.table({"user": ["alice", "bob"], "bytes": [5, 7], "coverage": [0.3, 1.0]})
+
+
+def other(**columns: list[object]) -> Rows:
+    return {WINDOW: pa.table({**ROWS.to_pydict(), **columns})}
+
+
+def test_the_same_rows_do_not_differ() -> None:
+    assert differences({WINDOW: ROWS}, other(), whole=True) == []
+
+
+def test_a_sum_of_seconds_in_another_order_is_the_same() -> None:
+    assert differences({WINDOW: ROWS}, other(coverage=[0.1 + 0.2, 1.0]), whole=True) == []
+
+
+@pytest.mark.parametrize("columns", [{"bytes": [5, 8]}, {"user": ["alice", "carol"]}, {"coverage": [0.3, 0.999]}])
+def test_one_other_value_is_found(columns: dict[str, list[object]]) -> None:
+    (said,) = differences({WINDOW: ROWS}, other(**columns), whole=True)
+    assert f"differs in {next(iter(columns))}" in said
+
+
+def test_a_lost_row_is_found() -> None:
+    assert differences({WINDOW: ROWS}, {WINDOW: ROWS.slice(1)}, whole=False) != []
+
+
+def test_a_window_may_be_missing_only_while_the_run_was_cut_short() -> None:
+    assert differences({WINDOW: ROWS}, {}, whole=False) == []
+    assert differences({WINDOW: ROWS}, {}, whole=True) == ["usage_1h 2026-01-01T00 is missing"]
+
+
+def test_a_window_that_nobody_expects_is_wrong() -> None:
+    assert differences({}, {WINDOW: ROWS}, whole=False) == ["usage_1h 2026-01-01T00 should not be there"]

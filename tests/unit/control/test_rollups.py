@@ -1,0 +1,305 @@
+"""Usage rollups beside the passes: Jobs made one at a time, results read or refused with a reason, told once, and nobody waits for them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from controller_logic.model import Entity, QuotaKey
+from controller_logic.reasons import Reason
+from controller_logic.recommend_usage import DirectionUsage, Usage
+from controller_logic.rollup_result import RESULT_KEY, RollupResult, encode
+from controller_logic.rollup_windows import SETTLE_MS, Due, JobState, Window, WindowJob
+from lab.waiting import wait_until
+from tests.unit.control.stage import Stage
+from tidegate.control.rollups import RollupAround, RollupWatch
+from tidegate.control.rollups_condition import UNSEEN_AFTER_SECONDS, rollups_current
+from tidegate.control.rollups_look import RollupLook, RollupSight
+from tidegate.control.verdict import Truth, Verdict
+from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
+from tidegate.kube.memory import InMemoryKubernetes
+from tidegate.resources.rollup import Rollup
+from tidegate.settings import RollupOffer, Settings
+
+HOUR = 3600.0
+CREATED = datetime(2026, 11, 22, 4, tzinfo=UTC)
+NOW = CREATED.timestamp() + 3 * HOUR + SETTLE_MS / 1000
+ROLLUP = {"storage": {"url": "s3://usage"}}
+METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
+KAFKA = {"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk:2181"}}
+OFFER = RollupOffer(image="tidegate:test", service_account="rollup")
+
+
+class Desk:
+    """A Kubernetes with one policy that asks for rollups, and who looks after them."""
+
+    def __init__(self, **rollup: Any) -> None:
+        self.kubernetes = InMemoryKubernetes()
+        self.now, self.may_write, self.counts = NOW, True, list[str]()
+        spec = {"mode": "Enforce", "kafka": KAFKA, "metrics": METRICS, "rollup": {**ROLLUP, **rollup}}
+        made = self.kubernetes.create(BROKER_BANDWIDTH_POLICIES, {"metadata": {"name": "orders", "namespace": "streaming"}, "spec": spec})
+        self.ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made)
+        self.kubernetes.edit(self.ref, lambda raw: raw["metadata"].update(creationTimestamp="2026-11-22T04:00:00Z"))
+        self.spec = Rollup.model_validate_json(json.dumps(spec["rollup"]))
+        self.looker = RollupLook(self.kubernetes, OFFER, may_write=lambda: self.may_write, wall=lambda: self.now, count=self.counts.append)
+
+    def look(self) -> RollupSight:
+        return self.looker.look(self.kubernetes.get(self.ref), self.spec)
+
+    def jobs(self) -> list[str]:
+        found = self.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+        return [job["metadata"]["name"] for job in found]
+
+    def finish(self, name: str, condition: str = "Complete") -> None:
+        at = datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.kubernetes.finish_job("streaming", name, condition=condition, at=at, message="it ended")
+
+    def write(self, text: str) -> None:
+        self.kubernetes.write_config_map("streaming", {"metadata": {"name": "orders-rollup"}, "data": {RESULT_KEY: text}})
+
+    def write_result(self, *, published_hours: int, uid: str | None = None, valid_hours: float = 24.0) -> None:
+        start_ms = round(CREATED.timestamp() * 1000)
+        window = Window(start_ms, start_ms + published_hours * 3_600_000)
+        usage = Usage(7, NOW, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(6e6, 2e6, 3, 1.0, 0.0)})
+        valid_ms = round((NOW + valid_hours * HOUR) * 1000)
+        self.write(encode(RollupResult(uid or self.ref.uid, round(NOW * 1000), valid_ms, (window,), usage)))
+
+    def verdict(self, sight: RollupSight, *, later_seconds: float = 0.0) -> Verdict:
+        (said,) = rollups_current(sight, wanted=True, previous={}, now_seconds=self.now + later_seconds)
+        return said
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_gaps_are_filled_oldest_first_and_one_at_a_time(desk: Desk) -> None:
+    for _ in range(2):
+        desk.look()
+    assert desk.jobs() == ["orders-rollup-202611220400-60m"]
+    desk.finish("orders-rollup-202611220400-60m")
+    desk.look()
+    assert desk.jobs() == ["orders-rollup-202611220400-60m", "orders-rollup-202611220500-60m"]
+    assert desk.counts == ["made", "made"]
+
+
+def test_what_jobs_wrote_down_is_not_computed_again(desk: Desk) -> None:
+    desk.write_result(published_hours=3)
+    sight = desk.look()
+    assert (desk.jobs(), desk.verdict(sight).reason) == ([], Reason.ROLLUPS_PUBLISHED)
+
+
+def test_who_may_not_write_makes_no_job(desk: Desk) -> None:
+    desk.may_write = False
+    desk.look()
+    assert desk.jobs() == []
+
+
+def test_a_job_that_another_replica_made_first_is_no_trouble(desk: Desk) -> None:
+    other = Desk()
+    other.kubernetes, other.ref = desk.kubernetes, desk.ref
+    desk.look()
+    hidden = desk.kubernetes.list_jobs
+    desk.kubernetes.list_jobs = lambda *_, **__: []  # type: ignore[method-assign]  # as it was before the other made it
+    assert desk.look().trouble is None
+    desk.kubernetes.list_jobs = hidden  # type: ignore[method-assign]
+    assert len(desk.jobs()) == 1
+
+
+def test_a_failed_window_is_told_with_its_cause_and_the_next_goes_on(desk: Desk) -> None:
+    desk.look()
+    desk.finish("orders-rollup-202611220400-60m", "Failed")
+    desk.now += 120
+    said = desk.verdict(desk.look())
+    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUP_FAILED)
+    assert "2026-11-22T04:00:00Z to 2026-11-22T05:00:00Z: Test: it ended (Job orders-rollup-202611220400-60m)" in said.message
+    assert "orders-rollup-202611220500-60m" in desk.jobs()
+
+
+def test_a_failure_of_an_older_spec_is_deleted_and_tried_again(desk: Desk) -> None:
+    desk.look()
+    desk.finish("orders-rollup-202611220400-60m", "Failed")
+    desk.kubernetes.edit(desk.ref, lambda raw: raw["spec"]["rollup"].update(everySeconds=3600))
+    desk.look()
+    assert "orders-rollup-202611220400-60m" not in desk.jobs()
+
+
+def test_a_job_of_a_policy_that_had_the_name_before_counts_for_nothing(desk: Desk) -> None:
+    desk.look()
+    desk.kubernetes._jobs["streaming", "orders-rollup-202611220400-60m"]["metadata"]["ownerReferences"][0]["uid"] = "another"
+    assert desk.look().due.active is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("text", "says"), [("", "no JSON"), ("[1]", "schemaVersion")])
+def test_a_result_that_does_not_read_is_not_used_and_told(desk: Desk, text: str, says: str) -> None:
+    desk.write(text)
+    said = desk.verdict(desk.look())
+    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUP_RESULT_UNUSABLE)
+    assert says in said.message
+
+
+def test_the_result_of_another_policy_is_not_used(desk: Desk) -> None:
+    desk.write_result(published_hours=3, uid="another")
+    sight = desk.look()
+    assert (sight.usage, desk.verdict(sight).reason) == (None, Reason.ROLLUP_RESULT_UNUSABLE)
+
+
+def test_figures_count_until_their_end_and_then_are_told_to_be_stale(desk: Desk) -> None:
+    desk.write_result(published_hours=3, valid_hours=0.5)
+    assert desk.look().usage is not None
+    desk.now += 0.6 * HOUR
+    sight = desk.look()
+    assert (sight.usage, desk.verdict(sight).reason) == (None, Reason.ROLLUP_RESULT_STALE)
+
+
+def test_a_kubernetes_that_is_away_leaves_the_last_figures_in_force(desk: Desk) -> None:
+    desk.write_result(published_hours=3)
+    desk.look()
+    desk.kubernetes.fail_with(Unreachable(Reason.KUBERNETES_UNREACHABLE, "nobody answers"))
+    sight = desk.looker.look({"metadata": {"name": "orders", "namespace": "streaming", "uid": desk.ref.uid}}, desk.spec)
+    assert sight.usage is not None
+    assert (desk.verdict(sight).status, desk.verdict(sight).reason) == (Truth.UNKNOWN, Reason.KUBERNETES_UNREACHABLE)
+
+
+def test_a_job_that_kubernetes_refuses_is_told_in_its_words(desk: Desk) -> None:
+    def refuse(*_: object) -> JsonObject:
+        raise Unauthorized("Tidegate could not create Job: quota exceeded")
+
+    desk.kubernetes.create_job = refuse  # type: ignore[method-assign]
+    said = desk.verdict(desk.look())
+    assert (said.status, said.reason, said.message) == (Truth.FALSE, Reason.NOT_AUTHORIZED, "Tidegate could not create Job: quota exceeded")
+    assert desk.counts == ["refused"]
+
+
+def test_a_look_that_does_not_end_becomes_unknown_and_not_current(desk: Desk) -> None:
+    desk.write_result(published_hours=3)
+    said = desk.verdict(desk.look(), later_seconds=UNSEEN_AFTER_SECONDS + 1)
+    assert (said.status, said.reason) == (Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN)
+
+
+def test_windows_that_wait_are_counted(desk: Desk) -> None:
+    said = desk.verdict(desk.look())
+    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUPS_BEHIND)
+    assert said.message.startswith("3 windows wait for their Job")
+
+
+def test_a_policy_that_wants_none_any_more_is_told_so_once_and_others_never() -> None:
+    stood = {"conditions": [{"type": "RollupsCurrent", "status": "True"}]}
+    (said,) = rollups_current(None, wanted=False, previous=stood, now_seconds=0.0)
+    assert said.reason is Reason.ROLLUPS_NOT_WANTED
+    assert rollups_current(None, wanted=False, previous={}, now_seconds=0.0) == ()
+
+
+def test_nobody_waits_for_a_look_that_hangs(desk: Desk) -> None:
+    let_go = threading.Event()
+
+    class Hanging(RollupLook):
+        def look(self, *_: object) -> RollupSight:
+            let_go.wait(30)
+            return RollupSight(0.0)
+
+    hanging = Hanging(desk.kubernetes, OFFER, may_write=lambda: True, wall=lambda: NOW)
+    watch = RollupWatch("streaming/orders", RollupAround(lambda: hanging, lambda: None, lambda: NOW))
+    assert watch.latest(desk.kubernetes.get(desk.ref), desk.spec) is None
+    let_go.set()
+    watch.close()
+
+
+def test_a_watch_wakes_its_policy_when_something_new_is_seen_and_not_else(desk: Desk) -> None:
+    wakes: list[float] = []
+    around = RollupAround(lambda: desk.looker, lambda: wakes.append(desk.now), lambda: desk.now, every_seconds=0.01)
+    watch = RollupWatch("streaming/orders", around)
+    policy = desk.kubernetes.get(desk.ref)
+    wait_until(lambda: (seen := watch.latest(policy, desk.spec)) and seen.due and seen.due.active, "the Job to be seen", timeout_seconds=20)
+    watch.close()
+    assert 1 <= len(wakes) <= 2
+
+
+def test_a_policys_own_loop_has_its_jobs_made_and_tells_how_they_get_on() -> None:
+    stage = Stage(now=NOW)
+    stage.world = replace(stage.world, settings=Settings(identity="", rollups=OFFER))
+    ref = stage.policy(created="2026-11-22T04:00:00Z", metrics=METRICS, rollup=ROLLUP)
+    stage.run()
+    try:
+        wait_until(lambda: jobs_of(stage), "the first Job", timeout_seconds=20)
+        stage.run()
+    finally:
+        stage.controllers["streaming/orders"].close()
+    (job,) = jobs_of(stage)
+    assert job["spec"]["template"]["spec"]["serviceAccountName"] == "rollup"
+    assert job["metadata"]["ownerReferences"][0]["uid"] == ref.uid
+    assert stage.condition(ref, "RollupsCurrent") == ("False", "RollupsBehind")
+    assert stage.kubernetes.get(ref)["status"]["rollup"] == {"publishedUntil": "2026-11-22T04:00:00Z", "waiting": 3, "failed": 0}
+    assert stage.telemetry.registry.get_sample_value("tidegate_rollup_windows_waiting", {"policy": "streaming/orders"}) == 3
+    assert stage.telemetry.registry.get_sample_value("tidegate_rollup_jobs_total", {"policy": "streaming/orders", "result": "made"}) == 1
+
+
+def jobs_of(stage: Stage) -> list[JsonObject]:
+    found: list[JsonObject] = stage.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+    return found
+
+
+def test_transitions_are_events_and_nothing_is_told_twice() -> None:
+    stage = Stage(now=NOW)
+    stage.policy(metrics=METRICS, rollup=ROLLUP)
+    stage.run()
+    broken = Due(missing=(Window(0, 300_000),), failed=(WindowJob("job", Window(0, 300_000), JobState.FAILED, message="OutOfMemory"),))
+    for found in (Due(), Due(), broken, broken, Due(published_until_ms=300_000)):
+        stage.controllers["streaming/orders"]._rollups = Sighted(RollupSight(stage.now, due=found))  # type: ignore[assignment]
+        stage.run()
+    told = [(event.type, event.reason) for event in stage.kubernetes.events if event.reason.startswith("Rollup")]
+    assert told == [
+        ("Warning", "RollupsNotOffered"),
+        ("Normal", "RollupsPublished"),
+        ("Warning", "RollupFailed"),
+        ("Normal", "RollupsPublished"),
+    ]
+
+
+def test_without_an_image_nothing_is_asked_and_the_condition_says_what_to_do() -> None:
+    stage = Stage(now=NOW)
+    ref = stage.policy(metrics=METRICS, rollup=ROLLUP)
+    stage.run()
+    assert stage.condition(ref, "RollupsCurrent") == ("False", "RollupsNotOffered")
+    assert stage.condition(ref) == ("True", "InSync")
+
+
+def test_applied_recommendations_become_quotas_and_stand_in_the_tiers_status() -> None:
+    stage = Stage(now=NOW)
+    ref = stage.policy(metrics=METRICS, rollup={**ROLLUP, "recommend": {"apply": "WithinPercent", "maxChangePercent": 20}})
+    tier = stage.tier(rate="10M")
+    stage.run()
+    assert stage.produce() == "10000000"
+    usage = Usage(7, NOW, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(60e6, 20e6, 3, 1.0, 0.0)})
+    controller = stage.controllers["streaming/orders"]
+    controller._rollups = Sighted(RollupSight(NOW, usage=usage))  # type: ignore[assignment]  # the real one has a thread
+    stage.run()
+    (member,) = stage.kubernetes.get(tier)["status"]["members"]
+    assert stage.produce() == "12000000"
+    assert (member["recommended"]["produce"], member["recommended"]["applied"]) == (26_000_000, {"produce": 12_000_000})
+    assert member["recommended"]["reason"] == "RecommendationApplied"
+    assert stage.kubernetes.get(ref)["spec"]["rollup"]["recommend"]["maxChangePercent"] == 20
+
+
+class Sighted:
+    """A RollupWatch that saw what a test says."""
+
+    def __init__(self, sight: RollupSight) -> None:
+        self.sight = sight
+
+    def latest(self, *_: object) -> RollupSight:
+        return self.sight
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_settings_of_a_process_offer_no_rollups_by_themselves() -> None:
+    assert Settings(identity="").rollups is None

@@ -1,0 +1,81 @@
+"""What Jobs write down is added to, never lost to another Job, and what is nobody's is written over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from controller_logic.model import Entity, QuotaKey
+from controller_logic.recommend_usage import DirectionUsage, Usage
+from controller_logic.rollup_result import RollupResult
+from controller_logic.rollup_windows import Window
+from tests.contract.kubernetes_contract import POLICY
+from tidegate.errors import Conflict
+from tidegate.kube.api import JsonObject
+from tidegate.kube.memory import InMemoryKubernetes
+from tidegate.kube.rollup_result import read_result, record_result
+
+OURS = {**POLICY, "metadata": {**POLICY["metadata"], "namespace": "streaming"}}
+FIGURES = {(Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE): DirectionUsage(1e6, 1e6, 1, 1.0, 0.0)}
+
+
+def record(kubernetes: InMemoryKubernetes, start_ms: int, *, until_seconds: float | None = None, now_ms: int = 1000) -> RollupResult:
+    usage = None if until_seconds is None else Usage(7, until_seconds, FIGURES)
+    window = Window(start_ms, start_ms + 100)
+    return record_result(kubernetes, OURS, published=[window], usage=usage, now_ms=now_ms, valid_until_ms=now_ms + 500)
+
+
+def test_windows_add_up_and_the_newest_figures_stay() -> None:
+    kubernetes = InMemoryKubernetes()
+    record(kubernetes, 100, until_seconds=2.0, now_ms=1000)
+    record(kubernetes, 0, until_seconds=1.0, now_ms=2000)
+    record(kubernetes, 300)
+    result, problem = read_result(kubernetes, OURS)
+    assert (result, problem) == (
+        RollupResult(OURS["metadata"]["uid"], 1000, 1500, (Window(0, 200), Window(300, 400)), Usage(7, 2.0, FIGURES)),
+        None,
+    )
+
+
+def test_who_was_slower_reads_again_and_adds() -> None:
+    class Raced(InMemoryKubernetes):
+        raced = False
+
+        def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
+            if not self.raced:
+                self.raced = True
+                record(self, 500)
+            return super().write_config_map(namespace, body)
+
+    kubernetes = Raced()
+    assert record(kubernetes, 0).published == (Window(0, 100), Window(500, 600))
+
+
+def test_who_is_always_slower_says_so() -> None:
+    class Refusing(InMemoryKubernetes):
+        def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
+            raise Conflict("somebody was faster")
+
+    with pytest.raises(Conflict):
+        record(Refusing(), 0)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schemaVersion":99}'])
+def test_what_does_not_read_is_said_to_and_written_over(text: str) -> None:
+    kubernetes = InMemoryKubernetes()
+    kubernetes.write_config_map("streaming", {"metadata": {"name": "orders-rollup"}, "data": {"result.json": text}})
+    assert read_result(kubernetes, OURS)[1]
+    assert record(kubernetes, 0).published == (Window(0, 100),)
+    assert read_result(kubernetes, OURS)[1] is None
+
+
+def test_the_result_goes_with_its_policy() -> None:
+    kubernetes = InMemoryKubernetes()
+    record(kubernetes, 0)
+    written = kubernetes.read_config_map("streaming", "orders-rollup")
+    assert written is not None
+    assert written["metadata"]["ownerReferences"][0]["uid"] == OURS["metadata"]["uid"]
+    other = {**OURS, "metadata": {**OURS["metadata"], "uid": "another"}}
+    assert read_result(kubernetes, other) == (None, "it was written for another policy of the same name")

@@ -1,0 +1,89 @@
+"""What Spark is told of executors as Pods: they fit into what the policy gives them, and are as restricted as the Job's own Pod."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.contract.kubernetes_contract import rollup_job
+from tidegate.errors import InvalidResource
+from tidegate.kube.job_manifest import labels
+from tidegate.rollup.job.executors import Executors, Mount, master, pod_template, spark_settings
+from tidegate.rollup.job.pod import Pod, heap_mib, pod_of
+
+ENVIRONMENT = {"POD_NAME": "orders-rollup-1", "POD_NAMESPACE": "streaming", "POD_IP": "10.0.0.7", "MEMORY_LIMIT_MIB": "3072"}
+MOUNTS = (Mount("/var/lib/usage", claim="usage"), Mount("/tmp/x", secret="ca", key="ca.crt", file="prometheus-ca.crt"))
+EXECUTORS = Executors(2, 3, 500, 4096, labels("orders"), MOUNTS)
+
+
+def settings(pod_name: str = "orders-rollup-202611220700-60m-x7k2p") -> dict[str, str]:
+    pod = Pod(pod_name, "streaming", "10.0.0.7", 3072, "tidegate:1", "rollup", ("pull",))
+    return dict(spark_settings(pod, EXECUTORS, template=Path("executor.json"), ports=(7078, 7079)))
+
+
+def test_a_pod_of_an_executor_gets_exactly_the_memory_that_the_policy_says() -> None:
+    told = settings()
+    heap, beside = (int(told[key].removesuffix("m")) for key in ("spark.executor.memory", "spark.executor.memoryOverhead"))
+    assert heap + beside == 4096
+    assert told["spark.executor.instances"] == "2"
+    assert [told[f"spark.kubernetes.executor.{kind}.cores"] for kind in ("request", "limit")] == ["500m", "3"]
+
+
+def test_executors_reach_the_driver_by_its_own_address_and_only_with_the_secret() -> None:
+    told = settings()
+    assert {told["spark.driver.host"], told["spark.driver.bindAddress"]} == {"10.0.0.7"}
+    assert told["spark.authenticate"] == told["spark.network.crypto.enabled"] == "true"
+
+
+@pytest.mark.parametrize("name", ["a", "orders-rollup-202611220700-60m-x7k2p", "9-lives-rollup-x", f"{'a' * 35}-bcdef", "x" * 63])
+def test_names_of_executors_are_dns_labels_and_no_two_pods_share_them(name: str) -> None:
+    prefix = settings(name)["spark.kubernetes.executor.podNamePrefix"]
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", prefix)
+    assert len(prefix) <= 47
+    assert prefix != settings(name[:-1] + "0")["spark.kubernetes.executor.podNamePrefix"]
+
+
+def test_an_executor_is_as_restricted_as_the_job() -> None:
+    job = rollup_job("streaming")["spec"]["template"]["spec"]
+    pod = json.loads(pod_template(EXECUTORS))["spec"]
+    assert pod["securityContext"] == job["securityContext"]
+    assert pod["containers"][0]["securityContext"] == job["containers"][0]["securityContext"]
+    assert pod["automountServiceAccountToken"] is False
+
+
+def test_an_executor_has_the_same_files_at_the_same_places() -> None:
+    pod = json.loads(pod_template(EXECUTORS))["spec"]
+    (container,) = pod["containers"]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/var/lib/usage", "/tmp/x"}
+    assert [volume for volume in pod["volumes"] if "emptyDir" not in volume] == [
+        {"name": "mount-0", "persistentVolumeClaim": {"claimName": "usage"}},
+        {"name": "mount-1", "secret": {"secretName": "ca", "items": [{"key": "ca.crt", "path": "prometheus-ca.crt"}]}},
+    ]
+
+
+@pytest.mark.parametrize(("host", "told"), [("10.96.0.1", "10.96.0.1"), ("fd00::1", "[fd00::1]")])
+def test_the_api_server_is_named_by_its_address(host: str, told: str) -> None:
+    assert master({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}) == f"k8s://https://{told}:443"
+
+
+def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() -> None:
+    assert pod_of({}) is None
+    assert pod_of(ENVIRONMENT) == Pod("orders-rollup-1", "streaming", "10.0.0.7", 3072, "", "default")
+    assert pod_of({**ENVIRONMENT, "TIDEGATE_PULL_SECRETS": "a,b"}) == Pod(
+        "orders-rollup-1", "streaming", "10.0.0.7", 3072, "", "default", ("a", "b")
+    )
+
+
+@pytest.mark.parametrize("change", [{"POD_IP": None}, {"MEMORY_LIMIT_MIB": "3Gi"}])
+def test_half_an_environment_is_refused(change: dict[str, str | None]) -> None:
+    told = {name: value for name, value in {**ENVIRONMENT, **change}.items() if value is not None}
+    with pytest.raises(InvalidResource, match="does not tell"):
+        pod_of(told)
+
+
+@pytest.mark.parametrize(("memory", "heap"), [(1024, 512), (768, 512), (3072, 1536), (8192, 4096)])
+def test_java_gets_half_and_never_less_than_spark_starts_with(memory: int, heap: int) -> None:
+    assert heap_mib(memory) == heap

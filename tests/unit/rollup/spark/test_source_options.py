@@ -1,0 +1,72 @@
+"""Options of the data source: what they select, in which pieces it is read, and what is refused in words."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tidegate.errors import InvalidResource
+from tidegate.prometheus.settings import BasicLogin, BearerLogin
+from tidegate.rollup.samples import Selection
+from tidegate.rollup.spark.source_options import labels_of, request_of
+
+BASE = {"url": "http://prometheus:9090", "query": "up", "start": "2026-01-01T00:10:00Z", "end": "2026-01-01T01:20:00Z"}
+TEN_PAST_MS = 1_767_226_200_000
+
+
+def minutes(options: Mapping[str, str]) -> list[tuple[int, int]]:
+    return [((start - TEN_PAST_MS) // 60_000, (end - TEN_PAST_MS) // 60_000) for start, end in request_of({**BASE, **options}).pieces_ms()]
+
+
+@pytest.mark.parametrize(
+    ("options", "pieces"),
+    [
+        ({}, [(0, 50), (50, 70)]),
+        ({"chunkSeconds": "1800"}, [(0, 20), (20, 50), (50, 70)]),
+        ({"CHUNKSECONDS": "86400"}, [(0, 70)]),
+    ],
+)
+def test_pieces_lie_on_the_clock_and_cover_the_time_once(options: Mapping[str, str], pieces: list[tuple[int, int]]) -> None:
+    assert minutes(options) == pieces
+
+
+def test_a_query_or_the_series_of_a_preset_is_read() -> None:
+    assert request_of({**BASE, "query": 'kafka_up{broker="1"}'}).selection == Selection("kafka_up", {"broker": "1"})
+    card = request_of({**_without("query"), "series": "cards", "direction": "fetch"}).selection
+    assert card.metric == "node_network_transmit_bytes_total"
+
+
+def test_a_login_is_taken_over_and_never_shown() -> None:
+    token, basic = request_of({**BASE, "token": "s3cret"}), request_of({**BASE, "username": "ann", "password": "s3cret"})
+    assert (token.history.server.login, basic.history.server.login) == (BearerLogin("s3cret"), BasicLogin("ann", "s3cret"))
+    assert "s3cret" not in f"{token!r}{basic!r}"
+
+
+def test_labels_and_headers_come_by_name() -> None:
+    assert labels_of({**BASE, "labels": "broker, user"}) == ("broker", "user")
+    assert request_of({**BASE, "header.X-Scope-OrgID": "team"}).history.headers == {"x-scope-orgid": "team"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({**BASE, "tokn": "x"}, "There is no option tokn"),
+        ({"query": "up", "start": "1h"}, "Option url is missing"),
+        ({**BASE, "start": ""}, "Option start is missing"),
+        ({**BASE, "start": "yesterday"}, "'yesterday' is no time"),
+        ({**BASE, "end": "2026-01-01T00:00:00Z"}, "There is no time between"),
+        ({**BASE, "series": "cards"}, "told by either query"),
+        ({**BASE, "chunkSeconds": "0"}, "no whole number above 0"),
+        ({**BASE, "username": "ann"}, "together with password"),
+        ({**BASE, "keyFile": "key.pem"}, "certificateFile and keyFile go together"),
+        ({"url": "http://p", "start": "1h", "series": "cards", "preset": "Custom"}, "has no cards"),
+        ({"url": "http://p", "start": "1h", "series": "card"}, "series=card is none of"),
+        ({"url": "http://p", "start": "1h", "series": "cards", "preset": "nodeexporter"}, "preset=nodeexporter is none of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(options: Mapping[str, str], told: str) -> None:
+    with pytest.raises(InvalidResource, match=told):
+        request_of(options)
+
+
+def _without(name: str) -> dict[str, str]:
+    return {key: value for key, value in BASE.items() if key != name}

@@ -1,0 +1,206 @@
+"""The same promises on a disk, where a write is several steps, and a process that is really killed."""
+
+import errno
+import itertools
+import os
+import signal
+import stat
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.rollup.tables.bucket import Fault, Killed
+from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, staged, usage_5m
+from tidegate.errors import InvalidResource, Unreachable
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.tables import durable_file
+from tidegate.rollup.tables.address import open_storage
+from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
+from tidegate.rollup.tables.compaction import compact_days
+from tidegate.rollup.tables.publication import Publication, publish
+from tidegate.rollup.tables.store import UsageStore
+
+NOW = DAY + 2 * HOUR_MS
+FUTURE = 4_000_000_000_000
+OLD, NEW = usage_5m(DAY, seed=1, windows=2), usage_5m(DAY, seed=2, windows=2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> UsageStore:
+    return UsageStore(open_storage((tmp_path / "usage").as_uri(), parallel=1))
+
+
+class CutOs:
+    """The steps of a write that others can see, or that a disk can refuse; from step `at` on all fail."""
+
+    def __init__(self, at: int, fault: Fault) -> None:
+        self._at, self._fault, self.steps = at, fault, 0
+        self.walk, self.O_RDONLY, self.rmdir = os.walk, os.O_RDONLY, os.rmdir
+
+    def __getattr__(self, name: str) -> Any:
+        def step(*given: Any) -> Any:
+            number, self.steps = self.steps, self.steps + 1
+            if number >= self._at:
+                raise self._fault()
+            return getattr(os, name)(*given)
+
+        return step
+
+
+@pytest.mark.parametrize("fault", [Killed, lambda: OSError(errno.ENOSPC, "No space left on device")], ids=["killed", "full"])
+def test_cut_short_at_any_step_of_a_write_the_window_is_the_old_or_the_new_one(
+    store: UsageStore, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    """After the last rename the new rows may be there although the run was told of an error; they are never mixed."""
+    old, new = (publication_of(store, rows) for rows in (OLD, NEW))
+    for cut in itertools.count():
+        publish(store, old, now_ms=NOW)
+        disk = CutOs(cut, fault)
+        monkeypatch.setattr(durable_file, "os", disk)
+        with suppress(Killed, Unreachable):
+            publish(store, new, now_ms=NOW)
+        monkeypatch.setattr(durable_file, "os", os)
+        assert as_set(store.rows("usage_5m")) in (as_set(OLD), as_set(NEW)), cut
+        if disk.steps <= cut:
+            break
+    assert cut == 10  # two writes of five steps each
+    assert as_set(store.rows("usage_5m")) == as_set(NEW)
+    sweep(store, now_ms=FUTURE)
+    assert as_set(store.rows("usage_5m")) == as_set(NEW)
+    left = sorted(path.suffix for path in Path(store.storage.address("")).rglob("*") if path.is_file())
+    assert left == [".json", ".parquet"]
+
+
+def test_a_file_system_that_cannot_force_folders_to_the_disk_will_do(store: UsageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def files_only(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", files_only)
+    put_hours(store, "a", hours=[0], now_ms=NOW)
+    assert as_set(store.rows("usage_5m")) == as_set(usage_5m(DAY))
+
+
+def publication_of(store: UsageStore, rows: pa.Table) -> Publication:
+    return Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=staged(store, "a", "usage_5m", rows))
+
+
+_ENDLESS = """
+import sys
+from tests.unit.rollup.tables.usage import DAY, put_hours
+from tidegate.rollup.tables.store import UsageStore
+store = UsageStore.at(sys.argv[1])
+number = 0
+while True:
+    put_hours(store, f"run-{number}", hours=[0, 1], now_ms=DAY, seed=number % 2)
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_killed_for_good_at_any_moment_every_window_is_whole(tmp_path: Path) -> None:
+    checkout = Path(__file__).parents[4]
+    around = {**os.environ, "PYTHONPATH": f"{checkout}:{checkout / 'operator'}"}
+    store = UsageStore.at(str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", _ENDLESS, str(tmp_path)], env=around, cwd=checkout, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        for _ in range(3):  # read while it writes, then after it died
+            assert_whole(store)
+        child.send_signal(signal.SIGKILL)
+    assert_whole(store)
+    put_hours(store, "after", hours=[0, 1], now_ms=DAY)
+    assert_whole(store)
+
+
+def assert_whole(store: UsageStore) -> None:
+    possible = {hour: [as_set(usage_5m(DAY + hour * HOUR_MS, seed=seed)) for seed in (0, 1)] for hour in (0, 1)}
+    for hour, expected in possible.items():
+        assert as_set(store.rows("usage_5m", DAY + hour * HOUR_MS, DAY + (hour + 1) * HOUR_MS)) in expected
+
+
+@pytest.fixture
+def tidy(store: UsageStore) -> UsageStore:
+    """One day in one file and hours of the next beside it, and no garbage."""
+    put_hours(store, "a", hours=[0, 1], now_ms=NOW)
+    put_hours(store, "a", hours=[0], now_ms=NOW, day_ms=DAY + DAY_MS)
+    compact_days(store, "usage_5m", before_ms=DAY + DAY_MS, run_id="c", now_ms=NOW)
+    sweep(store, now_ms=FUTURE)
+    return store
+
+
+def test_duckdb_reads_the_files_it_is_given(tidy: UsageStore) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    (found,) = duckdb.sql(f"select count(*), sum(bytes), max(window_start)::varchar from read_parquet({tidy.files('usage_5m')})").fetchall()
+    rows = tidy.rows("usage_5m")
+    assert found[:2] == (rows.num_rows, sum(rows["bytes"].to_pylist()))
+
+
+def test_duckdb_reads_a_tidy_table_by_pattern(tidy: UsageStore) -> None:
+    duckdb, pattern = pytest.importorskip("duckdb"), tidy.storage.address("usage_5m/**/*.parquet")
+    assert duckdb.sql(f"select count(*) from '{pattern}'").fetchall() == [(tidy.rows("usage_5m").num_rows,)]
+
+
+def test_pandas_reads_a_tidy_table_as_a_folder(tidy: UsageStore) -> None:
+    frame = pytest.importorskip("pandas").read_parquet(tidy.storage.address("usage_5m"), partitioning=None)
+    assert int(frame["bytes"].sum()) == sum(tidy.rows("usage_5m")["bytes"].to_pylist())
+
+
+def test_a_clean_up_leaves_no_empty_folder(tidy: UsageStore) -> None:
+    root = Path(tidy.storage.address(""))
+    assert [path.name for path in root.rglob("*") if path.is_dir() and not any(path.iterdir())] == []
+    assert not (root / "usage_5m" / "dt=2026-11-21" / "hour=00").exists()
+
+
+def test_the_grace_is_longer_than_a_day_of_runs() -> None:
+    assert GRACE_MS >= DAY_MS
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("ftp://host/usage", "ftp://host/usage is no storage"),
+        ("hdfs://name/usage", "is no storage"),
+        ("", "An empty address"),
+        ("s3://", "s3:"),
+        ("file:///", "is no storage"),
+    ],
+)
+def test_an_address_that_names_no_storage_is_refused_in_words(url: str, told: str) -> None:
+    with pytest.raises(InvalidResource, match=told) as caught:
+        open_storage(url)
+    assert "Give file:///path, s3://bucket/prefix" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://key:secret@bucket/usage?region=eu-west-1&endpoint_override=127.0.0.1:9", "s3://bucket/usage"),
+        ("gs://anonymous@bucket/usage", "gs://bucket/usage"),
+        ("file:///var/lib/usage/", "file:///var/lib/usage"),
+    ],
+)
+def test_an_address_is_shown_without_what_may_be_secret(url: str, shown: str) -> None:
+    assert open_storage(url).shown == shown
+
+
+def test_a_refused_address_keeps_its_secret() -> None:
+    with pytest.raises(InvalidResource) as caught:
+        open_storage("ftp://key:hunter2@host/usage?token=hunter3")
+    assert "hunter" not in caught.value.message
+
+
+def test_a_file_system_that_writes_no_more_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "usage").write_text("in the way")
+    with pytest.raises(Unreachable, match=r"could not write _staging/.*What is published stays as it is"):
+        put_hours(UsageStore.at(str(tmp_path / "usage")), "a", hours=[0], now_ms=NOW)

@@ -1,0 +1,95 @@
+"""What a store lacks, told from its manifests: gaps, hours published before they were over, and tables that were not made of finer ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.rollup.tables.bucket import Bucket, store_in
+from tests.unit.rollup.tables.usage import DAY, put, usage_5m
+from tidegate.rollup.missing import in_runs, missing_hours
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
+from tidegate.rollup.tables.agreement import RULES
+from tidegate.rollup.tables.lineage import stamps
+from tidegate.rollup.tables.retention import Retention, retire
+from tidegate.rollup.tables.store import UsageStore
+
+FINE = ("usage_5m", "broker_5m")
+NOW = DAY + 3 * DAY_MS
+
+
+@pytest.fixture
+def store() -> UsageStore:
+    """A whole day with all that is made of it."""
+    store = store_in(Bucket())
+    for hour in range(24):
+        publish_hour(store, hour)
+    publish_day(store)
+    return store
+
+
+def publish_hour(store: UsageStore, hour: int, *, now_ms: int = NOW, run: str = "a", coarse: bool = True) -> None:
+    at_ms = DAY + hour * HOUR_MS
+    for table in FINE:
+        rows = usage_5m(at_ms) if table == "usage_5m" else TABLES[table].schema.empty_table()
+        put(store, run, table, rows, start_ms=at_ms, now_ms=now_ms)
+    if coarse:
+        publish_sums(store, "1h", at_ms, HOUR_MS, now_ms=now_ms, run=run)
+
+
+def publish_day(store: UsageStore) -> None:
+    publish_sums(store, "1d", DAY, DAY_MS, now_ms=NOW, run="day")
+
+
+def publish_sums(store: UsageStore, grain: str, at_ms: int, span_ms: int, *, now_ms: int, run: str) -> None:
+    for table in (f"usage_{grain}", f"broker_{grain}", f"tier_{grain}"):
+        finer = {rule.finer for rule in RULES if rule.coarser == table}
+        made_from = stamps(store, finer, at_ms, at_ms + span_ms)
+        put(store, run, table, TABLES[table].schema.empty_table(), start_ms=at_ms, now_ms=now_ms, made_from=made_from)
+
+
+def missing(store: UsageStore) -> list[int]:
+    return [(hour - DAY) // HOUR_MS for hour in missing_hours(store, DAY, DAY + DAY_MS)]
+
+
+def test_a_whole_store_lacks_nothing_and_an_empty_one_everything(store: UsageStore) -> None:
+    assert missing(store) == []
+    assert missing(store_in(Bucket())) == list(range(24))
+
+
+def test_hours_that_are_not_published_are_missing(store: UsageStore) -> None:
+    assert missing_hours(store, DAY - HOUR_MS, DAY + DAY_MS + 2 * HOUR_MS) == [DAY - HOUR_MS, DAY + DAY_MS, DAY + DAY_MS + HOUR_MS]
+
+
+def test_an_hour_that_was_published_before_it_was_over_is_missing(store: UsageStore) -> None:
+    publish_hour(store, 7, now_ms=DAY + 7 * HOUR_MS + HOUR_MS // 2)
+    publish_day(store)
+    assert missing(store) == [7]
+
+
+def test_a_run_that_died_between_an_hour_and_what_is_made_of_it_is_gone_on_with(store: UsageStore) -> None:
+    publish_hour(store, 7, run="b", coarse=False)
+    assert missing(store) == [7]
+    publish_sums(store, "1h", DAY + 7 * HOUR_MS, HOUR_MS, now_ms=NOW, run="b")
+    assert missing(store) == [23]  # with the day's last hour the day is made again
+    publish_day(store)
+    assert missing(store) == []
+
+
+def test_what_went_out_of_retention_is_not_missing(store: UsageStore) -> None:
+    retire(store, Retention(five_minutes_days=1, hours_days=1), run_id="c", now_ms=NOW)
+    assert missing(store) == []
+
+
+@pytest.mark.parametrize(
+    ("hours", "runs"),
+    [
+        ([], []),
+        ([3], [(3, 4)]),
+        ([3, 4, 5], [(3, 6)]),
+        ([3, 5, 6], [(3, 4), (5, 7)]),
+        ([22, 23, 24, 25], [(22, 24), (24, 26)]),
+    ],
+)
+def test_neighbours_are_one_run_within_their_day(hours: list[int], runs: list[tuple[int, int]]) -> None:
+    found = in_runs([DAY + hour * HOUR_MS for hour in hours])
+    assert [((start - DAY) // HOUR_MS, (end - DAY) // HOUR_MS) for start, end in found] == runs

@@ -1,0 +1,123 @@
+"""The top of a table: sums to the byte, the highest of what has no sum, and words for people that name the unit."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.rollup.tables.bucket import Bucket, store_in
+from tests.unit.rollup.tables.usage import DAY, brokers_of, put, put_hours, usage_5m
+from tidegate.commands.page import Page
+from tidegate.errors import InvalidResource
+from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
+from tidegate.rollup.show import Answer, Question, byte_words, ranked_columns, top
+from tidegate.rollup.tables.store import UsageStore
+
+NOW = DAY + DAY_MS
+
+
+@pytest.fixture(scope="module")
+def store() -> UsageStore:
+    store = store_in(Bucket())
+    put_hours(store, "a", hours=[0, 1], now_ms=NOW, windows=12)
+    put(store, "a", "broker_5m", brokers_of(usage_5m(DAY, windows=12)), start_ms=DAY, now_ms=NOW)
+    return store
+
+
+def told(answer: Answer) -> str:
+    out = io.StringIO()
+    answer.show(Page(out))
+    return out.getvalue()
+
+
+def test_rows_are_the_sums_over_the_time_highest_first(store: UsageStore) -> None:
+    rows: Any = top(store, Question(table="usage_5m")).rows
+    expected: dict[tuple[Any, ...], int] = {}
+    for row in store.rows("usage_5m").to_pylist():
+        key = (row["broker"], row["user"], row["client_id"], row["direction"])
+        expected[key] = expected.get(key, 0) + row["bytes"]
+    assert {(row["broker"], row["user"], row["client_id"], row["direction"]): row["bytes"] for row in rows} == expected
+    assert [row["bytes"] for row in rows] == sorted(expected.values(), reverse=True)
+
+
+@pytest.mark.parametrize("by", ["throttled_seconds", "deferred_bytes", "peak_rate"])
+def test_rows_are_ranked_by_the_column_that_is_asked_for(store: UsageStore, by: str) -> None:
+    found: Any = [row[by] for row in top(store, Question(table="usage_5m", by=by)).rows]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1]
+
+
+def test_a_peak_is_the_highest_and_coverage_the_mean_of_the_windows(store: UsageStore) -> None:
+    row: Any = top(store, Question(table="usage_5m", most=1)).rows[0]
+    mine = [each for each in store.rows("usage_5m").to_pylist() if all(each[name] == row[name] for name in TABLES["usage_5m"].key[:-1])]
+    assert row["peak_rate"] == max(each["peak_rate"] for each in mine)
+    assert row["coverage"] == 1.0
+    assert row["mean_rate"] == sum(each["bytes"] for each in mine) / 7200
+
+
+def test_a_range_counts_its_own_windows_and_time_only(store: UsageStore) -> None:
+    answer = top(store, Question(table="usage_5m", start_ms=DAY + HOUR_MS, end_ms=DAY + HOUR_MS + FIVE_MINUTES_MS))
+    assert answer.published_seconds == 300
+    assert answer.document()["firstWindow"] == "2026-11-21T01"
+    assert {row["bytes"] for row in answer.rows} == set(
+        store.rows("usage_5m", DAY + HOUR_MS, DAY + HOUR_MS + FIVE_MINUTES_MS)["bytes"].to_pylist()
+    )
+
+
+def test_what_is_left_out_is_counted(store: UsageStore) -> None:
+    answer = top(store, Question(table="usage_5m", most=5))
+    assert (len(answer.rows), answer.others) == (5, 7)
+    assert "7 more rows" in told(answer)
+    assert top(store, Question(table="usage_5m", most=0)).others == 0
+
+
+def test_brokers_are_ranked_by_their_cards_bytes(store: UsageStore) -> None:
+    answer = top(store, Question(table="broker_5m"))
+    assert answer.by == "nic_bytes"
+    text = told(answer)
+    assert text.splitlines()[0].split() == ["BROKER", "DIRECTION", "CARD", "CLIENTS", "REPLICATION", "UNATTRIBUTED", "OVER-LIMIT"]
+    assert "39.6 TB" in text
+
+
+def test_people_see_units_and_programs_whole_numbers(store: UsageStore) -> None:
+    answer = top(store, Question(table="usage_5m"))
+    text = told(answer)
+    assert "26.4 TB" in text
+    assert "3,665.0 MB/s" in text or "3665.0 MB/s" in text
+    assert "100 %" in text
+    document: Any = json.loads(json.dumps(answer.document()))
+    assert isinstance(document["rows"][0]["bytes"], int)
+
+
+def test_nothing_published_is_said_in_words(store: UsageStore) -> None:
+    answer = top(store, Question(table="tier_1d"))
+    assert told(answer) == "Nothing of tier_1d is published for that time.\n"
+    assert answer.document()["rows"] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (Question(table="usage_1w"), "no table usage_1w"),
+        (Question(table="usage_5m", by="user"), "cannot be ranked by user: take one of bytes, peak_rate"),
+        (Question(table="broker_5m", by="bytes"), "take one of nic_bytes"),
+        (Question(table="usage_5m", start_ms=DAY, end_ms=DAY), "There is no time from 2026-11-21T00:00:00Z"),
+    ],
+)
+def test_a_question_without_sense_is_refused_with_what_can_be_asked(store: UsageStore, question: Question, words: str) -> None:
+    with pytest.raises(InvalidResource, match=words):
+        top(store, question)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_can_be_shown_when_empty_and_has_something_to_rank_by(table: str) -> None:
+    assert top(store_in(Bucket()), Question(table=table)).rows == []
+    assert ranked_columns(table)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (-2_000_000, "-2.0 MB"), (3e9, "3.0 GB"), (1.5e15, "1,500.0 TB")]
+)
+def test_bytes_for_people_go_by_thousands(count: float, words: str) -> None:
+    assert byte_words(count) == words

@@ -1,0 +1,52 @@
+"""An error of a worker comes home as what it was, out of the text that Spark makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, TidegateError, Unauthorized
+from tidegate.rollup.spark.failures import told_by_worker
+from tidegate.rollup.tables.parquet import UsageDamaged
+from tidegate.rollup.tables.versions import OtherVersion
+
+SPARKS = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 3 times, most recent failure:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+tidegate.errors.Unreachable: the first attempt
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+{told}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:645)
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("tidegate.errors.Unreachable: Prometheus is away.", Incomplete),
+        ("tidegate.rollup.transport.failures.Damaged: Prometheus is away.", Incomplete),
+        ("tidegate.errors.Unauthorized: Prometheus is away.", Unauthorized),
+        ("tidegate.errors.InvalidResource: Prometheus is away.", InvalidResource),
+        ("tidegate.errors.NotFound: Prometheus is away.", NotFound),
+        ("tidegate.rollup.tables.parquet.UsageDamaged: Prometheus is away.", UsageDamaged),
+        ("tidegate.rollup.tables.versions.OtherVersion: Prometheus is away.", OtherVersion),
+    ],
+)
+def test_the_last_error_of_ours_is_the_one(told: str, kind: type[TidegateError]) -> None:
+    found = told_by_worker(SPARKS.format(told=told))
+    assert type(found) is kind
+    assert str(found) == "Prometheus is away."
+
+
+def test_a_worker_that_was_lost_may_be_luckier_next_time() -> None:
+    found = told_by_worker("SparkException: Job aborted: ExecutorLostFailure (executor 1 exited caused by one of the running tasks)")
+    assert isinstance(found, RetryLater)
+    assert "more memory" in found.message
+
+
+def test_anything_else_is_a_bug_and_stays_one() -> None:
+    assert told_by_worker("pyspark.errors.exceptions.captured.AnalysisException: no such column") is None

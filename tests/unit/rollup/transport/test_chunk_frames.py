@@ -1,0 +1,76 @@
+"""A streamed answer gives every series it holds, or an error: never a part, never a guess."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, frame, labels_bytes
+from tests.unit.rollup.transport.histories import Samples, bits, samples
+from tidegate.rollup.transport.chunk_frames import UnknownEncoding, read_frames
+from tidegate.rollup.transport.protobuf_wire import Malformed, bytes_field, varint_field
+
+ONE = [(1_700_000_000_000, 1.0), (1_700_000_015_000, 2.0)]
+LATER = [(1_700_000_030_000, 3.0)]
+
+labels = st.dictionaries(st.text("abcdef_", min_size=1, max_size=5), st.text(max_size=200), min_size=1, max_size=5)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(labels, st.lists(samples(max_size=5), min_size=1, max_size=3)), max_size=4))
+def test_series_come_back_with_their_labels_and_samples(series: list[tuple[dict[str, str], list[Samples]]]) -> None:
+    found = read_frames(b"".join(frame(chunked_series(names, *chunks)) for names, chunks in series))
+    assert list(found.labels) == [names for names, _ in series]
+    assert found.counts.tolist() == [sum(map(len, chunks)) for _, chunks in series]
+    flat = [sample for _, chunks in series for chunk in chunks for sample in chunk]
+    assert found.times_ms.tolist() == [time_ms for time_ms, _ in flat]
+    assert found.values.tobytes() == b"".join(bits(value) for _, value in flat)
+
+
+def test_an_answer_without_frames_has_no_series() -> None:
+    assert list(read_frames(b"").labels) == []
+
+
+def test_several_series_in_a_frame_and_one_in_several_frames() -> None:
+    found = read_frames(frame(chunked_series({"a": "1"}, ONE), chunked_series({"a": "2"}, ONE)) + frame(chunked_series({"a": "2"}, LATER)))
+    assert [one["a"] for one in found.labels] == ["1", "2", "2"]
+    assert found.counts.tolist() == [2, 2, 1]
+
+
+def test_fields_in_another_order_or_unknown_are_read_all_the_same() -> None:
+    whole = chunked_series({"a": "1"}, ONE)
+    plain = read_frames(frame(whole))
+    label = bytes_field(1, bytes_field(2, b"1") + varint_field(9, 9) + bytes_field(1, b"a"))
+    unusual = frame(varint_field(8, 1) + label + whole[len(labels_bytes({"a": "1"})) :])
+    assert list(read_frames(unusual).labels) == [{"a": "1"}]
+    assert read_frames(unusual).values.tolist() == plain.values.tolist()
+
+
+def test_a_chunk_of_another_encoding_is_a_clear_error() -> None:
+    with pytest.raises(UnknownEncoding, match="native histograms"):
+        read_frames(frame(chunked_series({"a": "1"}, ONE, encoding=HISTOGRAM)))
+
+
+def test_one_wrong_bit_is_noticed_wherever_it_is() -> None:
+    whole = frame(chunked_series({"a": "1"}, ONE))
+    for at in range(len(whole)):
+        with pytest.raises(Malformed):
+            read_frames(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+
+
+def test_an_answer_that_broke_off_is_noticed_wherever_it_did() -> None:
+    first, second = frame(chunked_series({"a": "1"}, ONE)), frame(chunked_series({"a": "2"}, ONE))
+    for length in range(len(first) + 1, len(first + second)):
+        with pytest.raises(Malformed):
+            read_frames((first + second)[:length])
+
+
+def test_an_error_in_words_behind_the_frames_is_shown() -> None:
+    with pytest.raises(Malformed, match="expanding series: context deadline exceeded"):
+        read_frames(frame(chunked_series({"a": "1"}, ONE)) + b"expanding series: context deadline exceeded\n")
+
+
+def test_a_label_that_is_no_text_is_refused() -> None:
+    with pytest.raises(Malformed, match="no UTF-8"):
+        read_frames(frame(bytes_field(1, bytes_field(1, b"a") + bytes_field(2, b"\xff"))))
