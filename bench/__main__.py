@@ -13,6 +13,7 @@ from pathlib import Path
 from bench.cold import cold
 from bench.decide_bench import decide_figures
 from bench.figure import Figure, median_of
+from bench.in_cluster import in_cluster
 from bench.machine import describe_machine
 from bench.metadata_bench import metadata_figures
 from bench.one_change import changes_after_cold, changes_at_rest, changes_in_a_row
@@ -22,6 +23,7 @@ from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.reaction import reaction
 from bench.records import Record, Records
 from bench.rest import rest
+from bench.rollup_parts import PARTS as ROLLUPS
 from bench.throttle_reaction import far_over_rarely_read, short_bursts, slightly_over
 from bench.tide.backlog import backlog
 from bench.tide.episodes import EPISODES
@@ -118,6 +120,8 @@ PARTS: Mapping[str, Callable[[], list[Figure]]] = {
     "throttle-thirty": thirty,
     "throttle-backlog": backlog,
     **EPISODES,
+    "in-cluster": in_cluster,
+    **ROLLUPS,
     "peers": lambda: peers(1000, 5),
 }
 
