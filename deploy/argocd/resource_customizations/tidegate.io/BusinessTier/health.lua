@@ -1,0 +1,39 @@
+-- What Argo CD shows of a BusinessTier: whether every member has what it was promised, which its condition Ready says. A throttled
+-- member has: a throttle is what the tier declares for a broker over its limit.
+-- Argo CD opens no string library for this script.
+
+-- reasons for not being ready that pass by themselves, or once another object is there
+local passing = {
+  PolicyNotFound = true,
+  Starting = true,
+  Stepping = true,
+  TopicNotFound = true,
+  TopologyIncomplete = true,
+  WriteBudgetSpent = true,
+}
+
+local status = obj.status or {}
+local ready = {}
+for _, one in ipairs(status.conditions or {}) do
+  if one.type == "Ready" then
+    ready = one
+  end
+end
+
+if ready.status == nil then
+  return {status = "Progressing", message = "The operator has said nothing of this tier yet"}
+end
+if (status.observedGeneration or 0) < (obj.metadata.generation or 0) then
+  return {status = "Progressing", message = "The operator has not acted on the newest spec yet"}
+end
+if ready.reason == "Paused" then
+  return {status = "Suspended", message = ready.message}
+end
+if ready.status == "True" then
+  return {status = "Healthy", message = ready.message}
+end
+-- Unknown: the policy lacks an input, and says itself whether that is bad
+if ready.status == "Unknown" or passing[ready.reason] then
+  return {status = "Progressing", message = ready.message}
+end
+return {status = "Degraded", message = ready.message}

@@ -1,0 +1,42 @@
+-- What Argo CD shows of a QuotaOverride: whether it is in force for everybody whom it names, which its condition Ready says. One that is
+-- over did what it was to do.
+-- Argo CD opens no string library for this script.
+
+-- reasons for not being ready that pass by themselves, or once another object is there
+local passing = {
+  GivenBack = true,
+  NoSuchMember = true,
+  PolicyNotFound = true,
+  Starting = true,
+  Stepping = true,
+  TopicNotFound = true,
+  TopologyIncomplete = true,
+  WriteBudgetSpent = true,
+}
+
+local status = obj.status or {}
+local ready = {}
+for _, one in ipairs(status.conditions or {}) do
+  if one.type == "Ready" then
+    ready = one
+  end
+end
+
+if ready.status == nil then
+  return {status = "Progressing", message = "The operator has said nothing of this override yet"}
+end
+if (status.observedGeneration or 0) < (obj.metadata.generation or 0) then
+  return {status = "Progressing", message = "The operator has not acted on the newest spec yet"}
+end
+if ready.status == "True" or ready.reason == "OverrideExpired" then
+  return {status = "Healthy", message = ready.message}
+end
+-- overruled: it waits for the end of the override that goes before it, and nothing is wrong with either
+if ready.reason == "Paused" or ready.reason == "Overruled" then
+  return {status = "Suspended", message = ready.message}
+end
+-- Unknown: the policy lacks an input, and says itself whether that is bad
+if ready.status == "Unknown" or passing[ready.reason] then
+  return {status = "Progressing", message = ready.message}
+end
+return {status = "Degraded", message = ready.message}

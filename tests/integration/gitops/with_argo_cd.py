@@ -1,0 +1,47 @@
+"""Argo CD's own code on our files: its interpreter runs every health sample, its schemas judge the Applications.
+
+`make test-argo` runs it. `make test` does not, whence the name: the first time, a part of Argo CD is compiled, which takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab import luahealth
+from lab.errors import LabError
+from lab.kube_api import KubeApi
+from tests.unit.gitops.samples import CHECKOUT, SAMPLES, SCRIPTS
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.parent.name)
+def test_argo_cd_shows_every_sample_as_its_file_says(script: Path, tmp_path: Path) -> None:
+    chosen = [sample for sample in SAMPLES if sample.script == script]
+    paths = [tmp_path / f"{sample.path.stem}.json" for sample in chosen]
+    for sample, path in zip(chosen, paths, strict=True):
+        path.write_text(json.dumps(sample.document))
+    shown = luahealth.health_of(script, paths)
+    assert [{key: value for key, value in one.items() if value} for one in shown] == [sample.expected for sample in chosen]
+
+
+@pytest.mark.parametrize(
+    "outlawed", ["string.upper('a')", "('a'):upper()", "io.open('/etc/passwd')", "os.execute('true')", "math.max(1, 2)"]
+)
+def test_argo_cd_lacks_what_the_lua_of_the_daily_tests_lacks(outlawed: str, tmp_path: Path) -> None:
+    script, document = tmp_path / "health.lua", tmp_path / "object.json"
+    script.write_text(f"return {{status = {outlawed}}}")
+    document.write_text("{}")
+    with pytest.raises(LabError, match="attempt to"):
+        luahealth.health_of(script, [document])
+
+
+def test_the_applications_are_what_argo_cds_schemas_allow(kube_api: KubeApi) -> None:
+    kube_api.install_crds(*(luahealth.argo_cd_crds() / f"{kind}-crd.yaml" for kind in ("application", "appproject")))
+    kube_api.kubectl("create", "namespace", "argocd")
+    folder = str(CHECKOUT / "examples" / "argocd")
+    told = kube_api.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "--recursive", "-f", folder).splitlines()
+    assert len(told) == 5
