@@ -1,0 +1,68 @@
+"""The objects that a user applies, as short as they can be said in a scenario. Rates are bytes per second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from e2e.login import SECRET
+from lab.kafka import KafkaLab
+from lab.prometheus import PrometheusLab
+
+Document = dict[str, Any]
+MB = 1_000_000
+_API = "tidegate.io/v1alpha1"
+
+
+def policy(kafka: KafkaLab, *, name: str = "orders", **spec: Any) -> Document:
+    """Enforces on `kafka` and gives everything back when it is deleted; `spec` adds to it or replaces parts."""
+    connection = {
+        "bootstrapServers": kafka.bootstrap_servers,
+        "quotaStore": "ZooKeeper",
+        "zookeeper": {"connect": kafka.zookeeper_connect},
+    }
+    return _object("BrokerBandwidthPolicy", name, {"mode": "Enforce", "deletion": "Restore", "kafka": connection, **spec})
+
+
+def watching(prometheus: PrometheusLab, *, egress_limit: int) -> Document:
+    """What a policy needs beside that to hold brokers under a limit: readings every second."""
+    return {
+        "metrics": {
+            "prometheus": {"url": prometheus.url, "credentialsSecretRef": {"name": SECRET}},
+            "preset": "NodeExporter",
+            "brokerIds": {"label": "broker"},
+            "scrapeIntervalSeconds": 1,
+            "staleAfterSeconds": 15,
+        },
+        "brokers": {"egressLimit": egress_limit, "egressCapacity": 1250 * MB},
+    }
+
+
+def tier(
+    name: str,
+    level: str,
+    fetch: Mapping[str, int],
+    *,
+    topic: str,
+    throttled: int | None = None,
+    policy: str = "orders",
+    per: str = "perPartition",
+) -> Document:
+    """Members are named by their user: `tier("gold", "L0", {"alice": 10 * MB}, topic="acc")` promises alice 10 MB/s for each partition."""
+    members = [{"name": user, "user": user, "topics": [topic], "contract": {per: {"fetch": rate}}} for user, rate in fetch.items()]
+    spec: Document = {"policyRef": {"name": policy}, "level": level, "members": members}
+    if throttled is not None:
+        spec["throttled"] = {per: {"fetch": throttled}}
+    return _object("BusinessTier", name, spec)
+
+
+def override(name: str, *, user: str, fetch_per_partition: int, seconds: float, policy: str = "orders") -> Document:
+    """A person's decision for one user that ends by itself."""
+    ends = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    decided = {"user": user, "set": {"perPartition": {"fetch": fetch_per_partition}}, "expiresAt": ends, "reason": "a scenario"}
+    return _object("QuotaOverride", name, {"policyRef": {"name": policy}, **decided})
+
+
+def _object(kind: str, name: str, spec: Document) -> Document:
+    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,61 @@
+"""What people declare by mistake, for a while, or twice."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from e2e.declared import MB, override, policy, tier
+from e2e.kafka_side import KafkaSide
+from e2e.scene import Scene
+from lab.kafka import KafkaLab
+
+
+@pytest.fixture
+def promised(scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> Scene:
+    """checkout has 10 MB/s."""
+    scene.declare(policy(kafka), tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
+    in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
+    return scene
+
+
+def test_nonsense_is_refused_at_admission_with_what_to_do(scene: Scene, topic: str, kafka: KafkaLab) -> None:
+    by_brokers = policy(kafka)
+    by_brokers["spec"]["kafka"] = {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}
+    assert "comes in a later version" in scene.refusal(by_brokers)
+    assert "throttled" in scene.refusal(tier("cheap", "L3", {"reports": 10 * MB}, topic=topic))
+    assert "spec.level" in scene.refusal(tier("odd", "L4", {"reports": 10 * MB}, topic=topic))
+    assert scene.kubectl("get", "bbp,bt", "-o", "name") == ""
+
+
+def test_a_paused_policy_freezes_everything_as_it_is(promised: Scene, in_kafka: KafkaSide) -> None:
+    promised.kubectl("annotate", "bbp/orders", "tidegate.io/paused=true")
+    promised.waits_for("bbp/orders", "Ready", "False", reason="Paused")
+    members = promised.read("bt/gold")["spec"]["members"]
+    raised = [{**members[0], "contract": {"perPartition": {"fetch": 12 * MB}}}]
+    promised.edit("bt/gold", {"members": raised})
+    time.sleep(20)
+    assert in_kafka.fetch_quota("checkout") == 10 * MB
+    promised.kubectl("annotate", "bbp/orders", "tidegate.io/paused-")
+    in_kafka.wait_for_fetch_quota("checkout", 12 * MB)
+    promised.delete("bbp/orders")
+
+
+def test_an_override_holds_for_as_long_as_it_says(promised: Scene, in_kafka: KafkaSide) -> None:
+    promised.declare(override("more", user="checkout", fetch_per_partition=40 * MB, seconds=25))
+    in_kafka.wait_for_fetch_quota("checkout", 40 * MB, timeout_seconds=20)
+    in_kafka.wait_for_fetch_quota("checkout", 10 * MB, timeout_seconds=60)
+    assert "OverrideExpired" in str(promised.read("qo/more")["status"])
+    promised.delete("bbp/orders")
+
+
+def test_a_second_policy_for_the_same_cluster_is_told_whose_it_is_and_writes_nothing(
+    promised: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide
+) -> None:
+    promised.declare(policy(kafka, name="second"), tier("copy", "L0", {"orders": 20 * MB}, topic=topic, policy="second"))
+    told = promised.waits_for("bbp/second", "Ready", "False", reason="ClusterAlreadyManaged")
+    assert f"{promised.namespace}/orders" in told["message"]
+    time.sleep(10)
+    assert in_kafka.fetch_quota("orders") is None
+    promised.delete("bbp/second", "bbp/orders")

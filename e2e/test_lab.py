@@ -1,0 +1,49 @@
+"""A cluster of the lab leaves nothing behind, even when whoever started it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import node_remains, run_directory
+
+_LAB = os.environ.get("LAB") or ("kind" if "KUBECONFIG" not in os.environ else "")
+_PODS = {"node": "kubepods", "kind": "containers"}  # the control group below the lab's own
+_OPENED = """
+import sys, time
+from lab.kafka import KafkaLab
+from lab.kind import KindLab
+from lab.kube_node import NodeLab
+lab = {"node": NodeLab, "kind": KindLab}[sys.argv[1]]
+with KafkaLab(brokers=1, namespaces=True) as kafka, lab(kafka.bridge) as node:
+    node.kubectl("create", "namespace", "a-pod")
+    node.kubectl("run", "sleeper", "--image=localhost/pause:lab", "--image-pull-policy=Never", "--namespace=a-pod")
+    node.kubectl("wait", "pod/sleeper", "--for=condition=Ready", "--namespace=a-pod", "--timeout=60s", timeout_seconds=70)
+    print(kafka.lab_id, node.directory.parent.name, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(_LAB not in _PODS, reason="about the clusters of the lab")
+def test_a_killed_lab_is_cleared_by_the_next_one() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OPENED, _LAB], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    assert owner.stdout is not None
+    ids = owner.stdout.readline().split()
+    groups = node_remains.places(f"tidegate-{ids[1]}")
+    assert any((group / _PODS[_LAB]).is_dir() for group in groups)
+
+    owner.send_signal(signal.SIGKILL)
+    owner.wait(timeout=10)
+    owner.stdout.close()
+    run_directory.sweep()
+
+    assert node_remains.places(f"tidegate-{ids[1]}") == []
+    assert not [line for line in Path("/proc/mounts").read_text().splitlines() if f"/run/{ids[1]}/" in line]
+    interfaces = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    assert f"tg{ids[0]}" not in interfaces
+    assert not (run_directory.runs_root() / ids[1]).exists()

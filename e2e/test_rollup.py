@@ -1,0 +1,160 @@
+"""Usage rollups as Pods: scheduled by the operator, with executors; whoever is killed, the tables are whole and the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.declared import MB, policy, tier, watching
+from e2e.kafka_side import KafkaSide
+from e2e.login import SECRET
+from e2e.readers import readers
+from e2e.release import Release
+from e2e.rollup_history import USERS, bytes_of, made_up_history, window
+from e2e.rollups import ACCOUNT, Rollups, rolling_up, shown, tables_in
+from e2e.scene import Scene
+from image import ROLLUP, build
+from lab.kafka import KafkaLab
+from lab.kind import KindLab
+from lab.kube_node import NodeLab
+from lab.prometheus import PrometheusLab
+from lab.waiting import wait_until
+from tests.integration.rollup.history_server import HistoryServer
+
+pytestmark = pytest.mark.timeout(1500)
+
+
+@pytest.fixture(scope="module")
+def image(kubernetes: Cluster) -> str:
+    """The image of rollup Jobs, on the node."""
+    if not isinstance(kubernetes, NodeLab | KindLab):
+        pytest.skip("only nodes of the lab have a folder for the tables that this machine sees, too")
+    built = build(edition=ROLLUP)
+    kubernetes.load_image(built.archive)
+    return built.name
+
+
+@pytest.fixture
+def rollups(scene: Scene, kubernetes: Cluster, release: Release, image: str) -> Iterator[Rollups]:
+    """The operator offers rollups in the scenario's namespace."""
+    offered = {"enabled": "true", "executors.enabled": "true", "image": image, "namespaces": f"{{{scene.namespace}}}"}
+    values: dict[str, Any] = {f"rollup.{name}": value for name, value in offered.items()}
+    release.upgrade(**values)
+    opened = Rollups(scene, kubernetes, image)
+    yield opened
+    release.upgrade()
+    opened.delete_volumes()
+
+
+@pytest.fixture(scope="module")
+def history(kafka: KafkaLab) -> Iterator[HistoryServer]:
+    with made_up_history(kafka) as server:
+        yield server
+
+
+@pytest.fixture
+def declared(scene: Scene, rollups: Rollups, kafka: KafkaLab, history: HistoryServer) -> Callable[[str], Any]:
+    """Makes a policy with a store of its own, whose windows are so long that the operator makes no Job meanwhile."""
+
+    def declare(name: str) -> Any:
+        store = rollups.volume(name)
+        source = {"url": history.url, "credentialsSecretRef": {"name": SECRET}}
+        metrics = {"prometheus": source, "preset": "NodeExporter", "brokerIds": {"label": "broker"}}
+        scene.declare(policy(kafka, name=name, mode="Observe", metrics=metrics, **rolling_up(name, every_seconds=86_400)))
+        return store
+
+    return declare
+
+
+def test_whoever_is_killed_the_tables_are_those_of_an_undisturbed_run(
+    rollups: Rollups, declared: Callable[[str], Any], kubernetes: Cluster, scene: Scene
+) -> None:
+    undisturbed, without_executor, without_driver = (declared(name) for name in ("calm", "executor", "driver"))
+
+    rollups.wait_for(rollups.start("calm", *window()))
+    expected = tables_in(undisturbed)
+    within = undisturbed.rows("usage_1h", *(round(edge.timestamp() * 1000) for edge in window()))
+    users = within.group_by("user").aggregate([("bytes", "sum")])
+    assert dict(zip(users["user"].to_pylist(), users["bytes_sum"].to_pylist(), strict=True)) == {user: bytes_of(user) for user in USERS}
+    rollups.wait_until_no_executor_is_left()
+
+    job = rollups.start("executor", *window())
+    killed, *_ = rollups.wait_for_executors(2)
+    wait_for_any_file(without_executor, "_staging")
+    rollups.kill(killed)
+    rollups.wait_for(job)
+    assert tables_in(without_executor) == expected
+    assert len(rollups.drivers(job)) == 1
+
+    job = rollups.start("driver", *window())
+    wait_for_any_file(without_driver, "_manifests")
+    rollups.kill(rollups.drivers(job)[0])
+    rollups.wait_for(job)
+    assert tables_in(without_driver) == expected
+
+    rollups.wait_until_no_executor_is_left()
+    assert_every_right_was_needed(kubernetes, scene)
+
+
+def test_a_job_that_can_never_succeed_is_not_tried_again_and_says_why(rollups: Rollups, declared: Callable[[str], Any]) -> None:
+    declared("orders")
+    start, _ = window()
+    job = rollups.start("orders", start.replace(hour=3), start.replace(hour=4))
+    wait_until(lambda: rollups.jobs("orders")[job] == "Failed", f"Job {job} to fail", timeout_seconds=200, poll_seconds=0.5)
+    assert len(rollups.drivers(job)) == 1
+    assert "error: Prometheus has nothing of any broker" in rollups.last_words(job).splitlines()[-1]
+
+
+def test_a_scheduled_job_publishes_what_was_read_just_now(
+    scene: Scene, rollups: Rollups, topic: str, kafka: KafkaLab, prometheus: PrometheusLab, in_kafka: KafkaSide
+) -> None:
+    store = rollups.volume("usage")
+    gold = tier("gold", "L0", {"checkout": 30 * MB}, topic=topic)
+    scene.declare(policy(kafka, **watching(prometheus, egress_limit=1000 * MB), **rolling_up("usage", every_seconds=300)), gold)
+    in_kafka.wait_for_fetch_quota("checkout", 30 * MB)
+    with readers(kafka, topic, {"checkout": 5 * MB}):
+        published = partial(published_until, scene)
+        before = wait_until(published, "the operator to look at rollups", timeout_seconds=120)
+        wait_until(lambda: published() > before, "a scheduled window", timeout_seconds=1000, poll_seconds=2)
+    current = scene.waits_for("bbp/orders", "RollupsCurrent")
+    assert current["reason"] == "RollupsPublished"
+
+    rows = tables_in(store)["usage_5m"].filter(pc.field("user") == "checkout")
+    assert pc.sum(rows["bytes"]).as_py() > 100 * MB
+    assert {one["name"] for one in scene.read("bt/gold")["status"]["members"]} == {"checkout"}
+    rollups.wait_until_no_executor_is_left()
+    scene.delete("bt/gold", "bbp/orders")
+    wait_until(lambda: not rollups.jobs("orders"), "the Jobs to go with their policy", timeout_seconds=90)
+
+
+def published_until(scene: Scene) -> str:
+    return str((scene.read("bbp/orders").get("status") or {}).get("rollup", {}).get("publishedUntil", ""))
+
+
+def wait_for_any_file(store: Any, folder: str) -> None:
+    wait_until(lambda: any((shown(store) / folder).rglob("*.*")), f"a file in {folder}", timeout_seconds=240, poll_seconds=0.05)
+
+
+def assert_every_right_was_needed(kubernetes: Cluster, scene: Scene) -> None:
+    """What the Jobs' account may do is what they did."""
+    assert isinstance(kubernetes, NodeLab | KindLab)
+    who = f"system:serviceaccount:{scene.namespace}:{ACCOUNT}"
+    calls = [json.loads(line) for line in kubernetes.calls_path.read_text().splitlines()]
+    asked = {_asked(call) for call in calls if call["user"]["username"] == who and "objectRef" in call}
+    role = json.loads(scene.kubectl("get", "role", ACCOUNT, "-o", "json"))
+    granted = {each for rule in role["rules"] for each in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
+    # a second Job of the same policy writes over what the first wrote down, and Spark deletes an executor that ended by itself
+    assert granted - asked <= {("", "configmaps", "update"), ("", "pods", "delete")}
+    assert asked <= granted
+
+
+def _asked(call: dict[str, Any]) -> tuple[str, str, str]:
+    on = call["objectRef"]
+    return on.get("apiGroup", ""), on["resource"], call["verb"]

@@ -1,0 +1,61 @@
+"""An upgrade of the chart rolls the Pods and moves nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import yaml
+from kazoo.client import KazooClient
+
+from e2e.cluster import Cluster
+from e2e.conftest import USERS
+from e2e.declared import MB, policy, tier
+from e2e.kafka_side import KafkaSide
+from e2e.release import CHART, Release
+from e2e.scene import Scene
+from e2e.witness import Witness
+from lab.kafka import KafkaLab
+from lab.waiting import wait_until
+
+
+def test_an_upgrade_keeps_definitions_objects_and_quotas(
+    scene: Scene,
+    topic: str,
+    kafka: KafkaLab,
+    in_kafka: KafkaSide,
+    kubernetes: Cluster,
+    release: Release,
+    zookeeper: KazooClient,
+    tmp_path: Path,
+) -> None:
+    scene.declare(policy(kafka), tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
+    in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
+    scene.waits_for("bt/gold", "Ready")
+    definitions, objects, pods = _identities(kubernetes, "crd"), _identities(kubernetes, "bbp,bt", scene.namespace), set(release.pods())
+    witness = Witness(zookeeper, USERS)
+
+    release.upgrade(_next_version(tmp_path), **{"operator.logLevel": "DEBUG"})
+
+    wait_until(lambda: pods.isdisjoint(release.pods()), "the old Pods to go", timeout_seconds=90)
+    assert _identities(kubernetes, "crd") == definitions
+    assert _identities(kubernetes, "bbp,bt", scene.namespace) == objects
+    in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
+    assert witness.fetch_quotas("checkout") == [10 * MB]
+    release.upgrade()
+    scene.delete("bbp/orders")
+
+
+def _next_version(directory: Path) -> Path:
+    """This chart under a version of its own, with a field more in a definition's description."""
+    chart = directory / "tidegate"
+    shutil.copytree(CHART, chart)
+    facts = yaml.safe_load((chart / "Chart.yaml").read_text())
+    (chart / "Chart.yaml").write_text(yaml.safe_dump({**facts, "version": "99.0.0"}))
+    return chart
+
+
+def _identities(kubernetes: Cluster, kinds: str, namespace: str = "default") -> dict[str, str]:
+    found = json.loads(kubernetes.kubectl("get", kinds, "-n", namespace, "-o", "json"))["items"]
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}

@@ -1,0 +1,44 @@
+"""After all other scenarios: was every right that the chart grants made use of? What was never used should not be granted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.release import NAMESPACE, Release
+from lab.kind import KindLab
+from lab.kube_node import NodeLab
+
+_USER = f"system:serviceaccount:{NAMESPACE}:tidegate"
+
+
+@pytest.mark.usefixtures("scene")
+def test_every_granted_right_was_needed(kubernetes: Cluster, release: Release) -> None:
+    if not isinstance(kubernetes, NodeLab | KindLab):
+        pytest.skip("only the API servers of the lab write down who asked for what")
+    calls = [json.loads(line) for line in kubernetes.calls_path.read_text().splitlines()]
+    mine = [call for call in calls if call["user"]["username"] == _USER]
+    role = json.loads(kubernetes.kubectl("get", "clusterrole", "tidegate", "-o", "json"))
+
+    granted = set(_granted(role))
+    assert release.restarts() == 0
+    assert granted - {_asked(call) for call in mine if "objectRef" in call} == set()
+    # Granted and refused all the same: in a namespace that is going, and by an API server that was just killed and knows no role yet.
+    refused = {_asked(call) for call in mine if call["responseStatus"].get("code") == 403 and "objectRef" in call}
+    assert refused - granted == set()
+
+
+def _granted(role: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for rule in role["rules"]:
+        yield from product(rule["apiGroups"], rule["resources"], rule["verbs"])
+
+
+def _asked(call: dict[str, Any]) -> tuple[str, str, str]:
+    on = call["objectRef"]
+    parts = [on["resource"], *([on["subresource"]] if "subresource" in on else [])]
+    return on.get("apiGroup", ""), "/".join(parts), call["verb"]
