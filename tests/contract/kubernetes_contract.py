@@ -27,6 +27,7 @@ class Person(Protocol):
     """What a person does with kubectl."""
 
     def create(self, name: str) -> JsonObject: ...
+    def create_policy(self, name: str) -> JsonObject: ...
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject: ...
     def delete(self, ref: ObjectRef) -> None: ...
     def put_secret(self, name: str, data: Mapping[str, bytes]) -> None: ...
@@ -50,7 +51,11 @@ POD = JobPod(
 
 
 def rollup_job(namespace: str, start_ms: int = 0) -> JsonObject:
-    policy = {**POLICY, "metadata": {**POLICY["metadata"], "namespace": namespace}}
+    """The Job of a policy that nobody made; a real Kubernetes collects such a Job as garbage soon after it is stored."""
+    return job_of({**POLICY, "metadata": {**POLICY["metadata"], "namespace": namespace}}, start_ms)
+
+
+def job_of(policy: JsonObject, start_ms: int = 0) -> JsonObject:
     return job_body(policy, POD, start_ms=start_ms, end_ms=start_ms + 300_000)
 
 
@@ -165,23 +170,25 @@ class KubernetesContract:
         assert found is not None
         assert (found.holder, found.transitions, found.renewed_at) == ("b", 1, 1e9 + 1)
 
-    def test_a_job_is_made_once_and_found_by_its_policy(self, kubernetes: Kubernetes, namespace: str) -> None:
-        body = rollup_job(namespace)
+    def test_a_job_is_made_once_and_found_by_its_policy(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
+        policy = person.create_policy("orders")
+        body = job_of(policy)
         made = kubernetes.create_job(namespace, body)
         with pytest.raises(Conflict):
             kubernetes.create_job(namespace, body)
         (found,) = kubernetes.list_jobs(namespace, selector=selector("orders"))
         assert found["metadata"]["uid"] == made["metadata"]["uid"]
-        assert is_owned(found, POLICY["metadata"]["uid"])
+        assert is_owned(found, policy["metadata"]["uid"])
         assert not is_owned(found, "another")
         assert kubernetes.list_jobs(namespace, selector=selector("payments")) == []
 
-    def test_a_job_of_another_uid_is_not_deleted(self, kubernetes: Kubernetes, namespace: str) -> None:
-        made = kubernetes.create_job(namespace, rollup_job(namespace, 600_000))
+    def test_a_job_of_another_uid_is_not_deleted(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
+        body = job_of(person.create_policy("orders"))
+        made = kubernetes.create_job(namespace, body)
         name, uid = made["metadata"]["name"], made["metadata"]["uid"]
         kubernetes.delete_job(namespace, name, uid=uid)
         kubernetes.delete_job(namespace, name, uid=uid)
-        again = kubernetes.create_job(namespace, rollup_job(namespace, 600_000))
+        again = kubernetes.create_job(namespace, body)
         with suppress(Conflict):
             kubernetes.delete_job(namespace, name, uid=uid)
         assert [job["metadata"]["uid"] for job in kubernetes.list_jobs(namespace, selector=selector("orders"))] == [

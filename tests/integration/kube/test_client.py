@@ -15,8 +15,9 @@ from lab.kube_identity import service_account_kubeconfig
 from lab.ports import free_port
 from lab.waiting import wait_until
 from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Person
+from tests.unit.resources.documents import policy
 from tidegate.errors import NotFound, Unauthorized, Unreachable
-from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef, ResourceKind
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef, ResourceKind
 from tidegate.kube.client import KubernetesClient
 from tidegate.kube.event_recorder import EventRecorder
 from tidegate.kube.lease import LeaseTimes, PolicyLease
@@ -36,6 +37,13 @@ class RealPerson:
     def create(self, name: str) -> JsonObject:
         tier = {"apiVersion": BUSINESS_TIERS.api_version, "kind": BUSINESS_TIERS.kind, "metadata": {"name": name}, "spec": TIER_SPEC}
         created: JsonObject = self._tiers.create_namespaced_custom_object(*self._place, tier, _request_timeout=30)
+        return created
+
+    def create_policy(self, name: str) -> JsonObject:
+        kind, declared = BROKER_BANDWIDTH_POLICIES, {**policy(), "metadata": {"name": name}}
+        created: JsonObject = self._tiers.create_namespaced_custom_object(
+            kind.group, kind.version, self.namespace, kind.plural, declared, _request_timeout=30
+        )
         return created
 
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject:

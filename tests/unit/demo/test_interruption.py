@@ -13,8 +13,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def handlers_come_back() -> Iterator[None]:
-    """This process keeps its own handlers."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    """Signals are as in a terminal, whatever started this process (`nohup`); it has its own handlers back afterwards."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Person
-from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
+from tests.unit.resources.documents import policy
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
 from tidegate.kube.memory import InMemoryKubernetes
 
 
@@ -19,6 +20,9 @@ class MemoryPerson:
 
     def create(self, name: str) -> JsonObject:
         return self.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": name, "namespace": self.namespace}, "spec": TIER_SPEC})
+
+    def create_policy(self, name: str) -> JsonObject:
+        return self.kubernetes.create(BROKER_BANDWIDTH_POLICIES, {**policy(), "metadata": {"name": name, "namespace": self.namespace}})
 
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject:
         return self.kubernetes.edit(ref, change)
