@@ -41,6 +41,11 @@ class Page:
         """One paragraph; a terminal wraps it, a pipe gets it on one line."""
         self._console.print(Text(text, style=style), soft_wrap=not self._console.is_terminal)
 
+    @property
+    def screen(self) -> Console | None:
+        """Where something can be drawn that moves, with whatever is said above it; None where nobody would see it move."""
+        return self._console if self._console.is_terminal else None
+
     def heading(self, text: str) -> None:
         """A line that starts a part, with an empty line before it."""
         self.say()

@@ -68,6 +68,7 @@ def run(
     require_extra()
     from tidegate.commands.rollup_here import Asked, roll_up
     from tidegate.commands.rollup_policy import policy_of, terms_of
+    from tidegate.commands.rollup_progress import shown
     from tidegate.commands.trail_file import trail_in
 
     now_seconds = around.now_seconds()
@@ -81,7 +82,8 @@ def run(
     policy, trail = terms_of(policy_of(around, file)), () if audit_file is None else trail_in(audit_file)
     asked = Asked(settings, store_address(out), start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS, policy, trail)
     page = Page(around.err)
-    published = roll_up(asked, clock_ms=lambda: int(around.now_seconds() * 1000), tell=page.say)
+    with shown(page) as progress:
+        published = roll_up(asked, clock_ms=lambda: int(around.now_seconds() * 1000), tell=page.say, progress=progress)
     hours = (asked.end_ms - asked.start_ms) // _HOUR_MS
     page.say(f"{hours} hours are published in {len(published)} windows of {out}. `tidegate rollup show usage_1h --store {out}` shows them.")
 

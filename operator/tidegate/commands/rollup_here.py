@@ -7,6 +7,7 @@ from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.ingest.catalogue import catalogue
 from tidegate.rollup.ingest.work import IngestOrder
+from tidegate.rollup.progress import Progress, unwatched
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
 from tidegate.rollup.tables.manifest import Manifest
@@ -34,7 +35,7 @@ class Asked:
     trail: Sequence[AuditLine] = ()
 
 
-def roll_up(asked: Asked, *, clock_ms: Callable[[], int], tell: Callable[[str], None]) -> list[Manifest]:
+def roll_up(asked: Asked, *, clock_ms: Callable[[], int], tell: Callable[[str], None], progress: Progress = unwatched) -> list[Manifest]:
     """What was published. Raises InvalidResource where no whole hour is asked for, and what reading and storing raise."""
     if asked.start_ms >= asked.end_ms:
         raise InvalidResource("There is no whole hour between --from and --to, so nothing was rolled up. Ask for an hour that is over.")
@@ -45,7 +46,8 @@ def roll_up(asked: Asked, *, clock_ms: Callable[[], int], tell: Callable[[str], 
     order = IngestOrder(new_run_id(clock_ms()), asked.store_url, ladder.rung.name, asked.metrics, history)
     try:
         with spark_session("tidegate-rollup") as spark:
-            run = RollupRun(order, asked.start_ms, asked.end_ms, asked.policy, trail=asked.trail, clock_ms=clock_ms, tell=tell)
+            span = (asked.start_ms, asked.end_ms)
+            run = RollupRun(order, *span, asked.policy, trail=asked.trail, clock_ms=clock_ms, tell=tell, progress=progress)
             return run_rollup(spark, run, ladder.rung)
     finally:
         ladder.rung.close()

@@ -32,6 +32,7 @@ from tests.integration.rollup.history_server import HistoryServer
 from tidegate.errors import NotFound
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, PrometheusServer
 from tidegate.rollup.ingest.work import IngestOrder
+from tidegate.rollup.progress import Progress, Step, unwatched
 from tidegate.rollup.samples import Selection
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
@@ -63,14 +64,16 @@ def run(
     end_ms: int = END_MS,
     now_ms: int | None = None,
     retention: Retention | None = None,
-) -> None:
+    progress: Progress = unwatched,
+) -> int:
     server = PrometheusServer(estate.url)
     history = HistorySettings(server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS)
     ladder = choose(history, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS))
     order = IngestOrder(new_run_id(END_MS), f"file://{folder}", ladder.rung.name, MetricsSettings(server), history)
-    asked = RollupRun(order, start_ms, end_ms, POLICY, retention, clock_ms=lambda: now_ms or end_ms, tell=print)
-    run_rollup(spark, asked, ladder.rung)
+    asked = RollupRun(order, start_ms, end_ms, POLICY, retention, clock_ms=lambda: now_ms or end_ms, tell=print, progress=progress)
+    published = run_rollup(spark, asked, ladder.rung)
     ladder.rung.close()
+    return len(published)
 
 
 def bytes_by(store: UsageStore, table: str, key: str) -> Mapping[str, int]:
@@ -147,6 +150,20 @@ def test_a_tier_tells_its_states_and_the_episodes_that_began(store: UsageStore, 
 def test_what_was_published_is_whole(store: UsageStore) -> None:
     verdict = verify(store)
     assert (verdict.broken, verdict.gaps, verdict.outdated) == ([], [], [])
+
+
+def test_who_watches_sees_every_count_rise_to_what_was_done(spark: SparkSession, estate: HistoryServer, tmp_path: Path) -> None:
+    """Of the first of these hours Prometheus tells nothing."""
+    told: dict[Step, list[tuple[int, int]]] = {step: [] for step in Step}
+    hours, start_ms = 5, START_MS - 3 * HOUR_MS
+    published = run(spark, estate, tmp_path, start_ms=start_ms, progress=lambda step, done, of: told[step].append((done, of)))
+    ingested, windows = told[Step.INGESTED], told[Step.PUBLISHED]
+    assert ingested[0] == (0, hours * len(BROKERS))
+    assert ingested[-1] == (hours * len(BROKERS),) * 2
+    assert windows[-1] == (published, published)
+    assert 0 < published < windows[0][1]
+    for counts in told.values():
+        assert [done for done, _ in counts] == sorted(done for done, _ in counts)
 
 
 def test_an_hour_that_is_not_over_is_published_as_far_as_it_is(spark: SparkSession, estate: HistoryServer, tmp_path: Path) -> None:

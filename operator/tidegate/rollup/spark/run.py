@@ -6,6 +6,7 @@ same ones. Days are made when they are over, and again when one of their hours i
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 
 from pyspark.sql import SparkSession
@@ -14,8 +15,9 @@ from controller_logic.reasons import Reason
 from tidegate.errors import NotFound
 from tidegate.rollup.ingest.brokers import brokers_between
 from tidegate.rollup.ingest.work import IngestOrder, WorkItem
+from tidegate.rollup.progress import Count, Progress, Step, unwatched
 from tidegate.rollup.samples import Transport
-from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.coarser import Coarser
 from tidegate.rollup.spark.frames import stage_frame
 from tidegate.rollup.spark.ingest_stage import ingest_all
@@ -42,7 +44,7 @@ class RollupRun:
 
     An hour that is not over by then is published as far as it is, and again by a later run. Without `policy` nothing is known of tiers,
     contracts and limits; without `retention` nothing is let go. `trail` are lines of the audit trail, for who has none of the operator's
-    metrics. `tell` gets a sentence for each step, for logs and progress.
+    metrics. `tell` gets a sentence for each step, for logs; `progress` counts within them.
     """
 
     order: IngestOrder
@@ -53,6 +55,7 @@ class RollupRun:
     trail: Sequence[AuditLine] = field(default=(), repr=False)
     clock_ms: Callable[[], int] = field(kw_only=True)
     tell: Callable[[str], None] = field(kw_only=True)
+    progress: Progress = field(default=unwatched, kw_only=True)
 
     @property
     def hours(self) -> range:
@@ -71,7 +74,7 @@ def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> lis
     migrated = migrate(store, run_id=run.order.run_id, now_ms=run.clock_ms())
     if migrated:
         run.tell(f"{len(migrated)} windows of an older version were brought up to this one")
-    published = _Rollup(spark, run, store).publish_all(transport)
+    published = _Rollup(spark, run, store, (run.hours, run.days)).publish_all(transport)
     discard_staging(store, run.order.run_id)
     if run.retention is not None:
         done = keep_up(store, run.retention, run_id=run.order.run_id, now_ms=run.clock_ms())
@@ -79,13 +82,20 @@ def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> lis
     return published
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Rollup:
-    """One run on one store."""
+    """One run on one store. `spans` are its hours and its days: a day that ends meanwhile is left to the next run."""
 
     spark: SparkSession
     run: RollupRun
     store: UsageStore
+    spans: tuple[range, range]
+
+    @cached_property
+    def windows(self) -> Count:
+        """At first as many as there can be."""
+        most = sum(len(starts) for starts in self.spans for kind in TABLES.values() if kind.published_ms == starts.step)
+        return Count(self.run.progress, Step.PUBLISHED, most)
 
     def publish_all(self, transport: Transport) -> list[Manifest]:
         brokers = self._brokers(transport)
@@ -93,7 +103,7 @@ class _Rollup:
         published = self._ingested(brokers, terms)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
         coarser = Coarser(self.spark, self.run.order.store_url, self.run.policy.members if self.run.policy else (), states)
-        for starts in (self.run.hours, self.run.days):
+        for starts in self.spans:
             for first in range(0, len(starts), _WINDOWS_AT_ONCE):
                 published += self._summed(coarser, starts[first : first + _WINDOWS_AT_ONCE])
         return published
@@ -118,9 +128,10 @@ class _Rollup:
         run, parts = self.run, count()
         items = [WorkItem(broker, start_ms, self._end(start_ms), part=next(parts)) for start_ms in run.hours for broker in brokers]
         promised = {(start_ms, broker): told for start_ms, one in terms.items() for broker, told in one.brokers.items()}
-        staged = ingest_all(self.spark, replace(run.order, terms=promised), items)
+        staged = ingest_all(self.spark, replace(run.order, terms=promised), items, run.progress)
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)
+        self.windows.left_out(left * len(_FINE))
         if left:
             run.tell(f"{left} hours of which Prometheus tells nothing are left as they are")
         sources = {start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known}
@@ -137,6 +148,7 @@ class _Rollup:
             finer = sorted({rule.finer for rule in RULES if rule.coarser == table})
             sources = {start_ms: stamps(self.store, finer, start_ms, start_ms + starts.step) for start_ms in starts}
             known = [start_ms for start_ms in starts if sources[start_ms]]
+            self.windows.left_out(len(starts) - len(known))
             if known:
                 self.run.tell(f"adding up {table}")
                 staged = stage_frame(rows(), order.store_url, order.run_id, table)
@@ -156,7 +168,9 @@ class _Rollup:
         publication = Publication(
             table=table, window_start_ms=start_ms, run_id=self.run.order.run_id, staged=of_window, source=source, made_from=made_from or {}
         )
-        return publish(self.store, publication, now_ms=self.run.clock_ms())
+        manifest = publish(self.store, publication, now_ms=self.run.clock_ms())
+        self.windows.done()
+        return manifest
 
     def _end(self, start_ms: int) -> int:
         return min(start_ms + HOUR_MS, self.run.end_ms)
