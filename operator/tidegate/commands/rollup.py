@@ -28,7 +28,6 @@ PolicyFiles = Annotated[
         "May be repeated.",
     ),
 ]
-_HOUR_MS = 3_600_000
 
 app.command("job", short_help="Publish one window of a policy, as the operator's Jobs do.")(rollup_job.job)
 app.command("backfill", short_help="Publish the hours that a store lacks.")(rollup_backfill.backfill)
@@ -49,6 +48,10 @@ def run(
         str | None, typer.Option("--broker-label", metavar="NAME", help="The label that names the broker; unset means the preset's.")
     ] = None,
     scrape_interval_seconds: Annotated[int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="How often it scrapes.")] = 15,
+    running: Annotated[
+        bool,
+        typer.Option("--running", help="Where --to is in the hour under way, publish that too, as far as windows of 5 minutes are over."),
+    ] = False,
     file: PolicyFiles = None,
     audit_file: Annotated[
         Path | None,
@@ -69,6 +72,7 @@ def run(
     from tidegate.commands.rollup_here import Asked, roll_up
     from tidegate.commands.rollup_policy import policy_of, terms_of
     from tidegate.commands.rollup_progress import shown
+    from tidegate.commands.rollup_span import span_between, span_words
     from tidegate.commands.trail_file import trail_in
 
     now_seconds = around.now_seconds()
@@ -80,12 +84,13 @@ def run(
     )
     start_ms, end_ms = (int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until))
     policy, trail = terms_of(policy_of(around, file)), () if audit_file is None else trail_in(audit_file)
-    asked = Asked(settings, store_address(out), start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS, policy, trail)
+    span = span_between(start_ms, end_ms, now_ms=int(now_seconds * 1000), running=running)
+    asked = Asked(settings, store_address(out), *span, policy, trail)
     page = Page(around.err)
     with shown(page) as progress:
         published = roll_up(asked, clock_ms=lambda: int(around.now_seconds() * 1000), tell=page.say, progress=progress)
-    hours = (asked.end_ms - asked.start_ms) // _HOUR_MS
-    page.say(f"{hours} hours are published in {len(published)} windows of {out}. `tidegate rollup show usage_1h --store {out}` shows them.")
+    shown_by = f"`tidegate rollup show usage_1h --store {out}` shows them."
+    page.say(f"{span_words(*span)} are published in {len(published)} windows of {out}. {shown_by}")
 
 
 @app.command("show", short_help="Show the top of a usage table.")

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.ingest.catalogue import catalogue
 from tidegate.rollup.ingest.work import IngestOrder
@@ -22,9 +21,9 @@ _PROBED_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Whole hours [start_ms, end_ms) of what `metrics` reads, into the tables at `store_url`. `policy` says who is a member of what.
+    """[start_ms, end_ms) of what `metrics` reads, from a whole hour to a whole window of 5 minutes, into the tables at `store_url`.
 
-    `trail` counts where Prometheus has none of the operator's metrics.
+    `policy` says who is a member of what. `trail` counts where Prometheus has none of the operator's metrics.
     """
 
     metrics: MetricsSettings
@@ -36,9 +35,7 @@ class Asked:
 
 
 def roll_up(asked: Asked, *, clock_ms: Callable[[], int], tell: Callable[[str], None], progress: Progress = unwatched) -> list[Manifest]:
-    """What was published. Raises InvalidResource where no whole hour is asked for, and what reading and storing raise."""
-    if asked.start_ms >= asked.end_ms:
-        raise InvalidResource("There is no whole hour between --from and --to, so nothing was rolled up. Ask for an hour that is over.")
+    """What was published. Raises what reading and storing raise."""
     history = HistorySettings(asked.metrics.server, scrape_interval_ms=asked.metrics.scrape_interval_seconds * 1000)
     traffic = catalogue(asked.metrics)["fetch"].client_bytes
     ladder = choose(history, Probe(traffic, asked.end_ms - _PROBED_MS, asked.end_ms))

@@ -6,14 +6,26 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.rollup.estate import CONTRACTS, DECLARED_LIMIT, END_MS, RATES, THROTTLED_RATE, moved
+from tests.integration.rollup.estate import (
+    BROKERS,
+    CONTRACTS,
+    DECLARED_LIMIT,
+    END_MS,
+    MINUTE_MS,
+    RATES,
+    SECOND_HOUR_MS,
+    THROTTLED_RATE,
+    moved,
+)
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.cli import main
 from tidegate.commands.surroundings import Surroundings
+from tidegate.rollup.tables.store import UsageStore
 
 pytestmark = pytest.mark.integration
 
@@ -53,9 +65,9 @@ def store(estate: HistoryServer, spark: SparkSession, policy: Path, tmp_path_fac
     return folder
 
 
-def call(*arguments: str) -> tuple[int, str]:
+def call(*arguments: str, now_ms: int = END_MS) -> tuple[int, str]:
     out = io.StringIO()
-    return main(arguments, Surroundings(out=out, err=out, now_seconds=lambda: END_MS / 1000)), out.getvalue()
+    return main(arguments, Surroundings(out=out, err=out, now_seconds=lambda: now_ms / 1000)), out.getvalue()
 
 
 def answer(*arguments: str) -> dict[str, object]:
@@ -69,6 +81,31 @@ def test_show_tells_who_had_most(store: Path) -> None:
     assert isinstance(rows, Sequence)
     assert {row["user"] for row in rows[:2]} == {"alice"}
     assert sum(row["bytes"] for row in rows) == FETCHED
+
+
+def test_the_hour_under_way_is_published_as_far_as_it_is_over_and_whole_by_the_next_run(
+    estate: HistoryServer, spark: SparkSession, policy: Path, store: Path, tmp_path: Path
+) -> None:
+    asked = ("rollup", "run", "--prometheus", estate.url, "--from", PERIOD[1], "--out", str(tmp_path), "--file", str(policy), "--running")
+    code, said = call(*asked, now_ms=SECOND_HOUR_MS + 17 * MINUTE_MS)
+    assert code == 0, said
+    assert "1 hours and 15 minutes of the one under way are published" in said
+    used = {row["user"]: 0 for row in rows_of(tmp_path)}
+    for row in rows_of(tmp_path):
+        used[row["user"]] += row["bytes"]
+    seconds_held = 5 * 60
+    assert used == {
+        "alice": len(BROKERS) * RATES["alice"] * 4500,
+        "bob": len(BROKERS) * (RATES["bob"] * (4500 - seconds_held) + THROTTLED_RATE * seconds_held),
+    }
+    assert call(*asked, now_ms=END_MS)[0] == 0
+    assert rows_of(tmp_path) == rows_of(store)
+    assert answer("rollup", "verify", "--store", str(tmp_path))["whole"] is True
+
+
+def rows_of(store: Path) -> list[dict[str, Any]]:
+    rows = UsageStore.at(str(store)).rows("usage_5m").to_pylist()
+    return sorted(rows, key=lambda row: (row["window_start"], row["broker"], row["user"], row["direction"]))
 
 
 def test_verify_finds_a_whole_store_whole_and_a_torn_one_torn(store: Path) -> None:

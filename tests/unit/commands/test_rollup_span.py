@@ -1,0 +1,41 @@
+"""Which time `tidegate rollup run` is for: whole hours, and with --running no more of the hour under way than is over."""
+
+import pytest
+
+from tidegate.commands.rollup_span import span_between, span_words
+from tidegate.errors import InvalidResource
+
+HOUR, MINUTE = 3_600_000, 60_000
+NINE = 1_795_251_600_000  # 2026-11-21T09:00:00Z
+NOW = NINE + 17 * MINUTE + 12_345
+FROM = NINE - 2 * HOUR + 20 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("until_ms", "running", "end_ms"),
+    [
+        (NOW, False, NINE),
+        (NOW, True, NINE + 15 * MINUTE),
+        (NOW + 2 * HOUR, True, NINE + 15 * MINUTE),
+        # an hour that is under way is published as far as it is over, and never taken back to an earlier time
+        (NINE + 7 * MINUTE, True, NINE + 15 * MINUTE),
+        # and one that is over is never cut
+        (NINE - 20 * MINUTE, True, NINE - HOUR),
+        (NINE, True, NINE),
+    ],
+)
+def test_only_the_hour_under_way_is_cut_and_only_where_it_is_now(until_ms: int, running: bool, end_ms: int) -> None:
+    assert span_between(FROM, until_ms, now_ms=NOW, running=running) == (NINE - 2 * HOUR, end_ms)
+
+
+@pytest.mark.parametrize(("running", "told"), [(False, "--running"), (True, "again later")])
+def test_where_nothing_is_over_it_is_said_what_to_ask_for(running: bool, told: str) -> None:
+    with pytest.raises(InvalidResource, match=told):
+        span_between(NINE, NINE + 4 * MINUTE, now_ms=NINE + 4 * MINUTE, running=running)
+
+
+@pytest.mark.parametrize(
+    ("end_ms", "words"), [(NINE + 2 * HOUR, "2 hours"), (NINE + HOUR + 25 * MINUTE, "1 hours and 25 minutes of the one under way")]
+)
+def test_what_is_published_is_told_to_the_minute(end_ms: int, words: str) -> None:
+    assert span_words(NINE, end_ms) == words
