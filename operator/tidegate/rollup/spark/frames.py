@@ -1,7 +1,7 @@
 """Usage tables as Spark sees them: rows of a store as a frame, and a frame's rows as staged files. Files are read and written by workers
 where Spark has no reader for the storage of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -13,6 +13,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidegate.errors import Incomplete
 from tidegate.rollup.schemas import TABLES
+from tidegate.rollup.tables.manifest import PublishedFile
+from tidegate.rollup.tables.resolution import Part
 from tidegate.rollup.tables.staging import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
 
@@ -47,16 +49,25 @@ def _files(store_url: str, table: str, start_ms: int, end_ms: int) -> list[str] 
 
 
 def _read_by_workers(spark: SparkSession, store_url: str, table: str, *, start_ms: int, end_ms: int) -> DataFrame:
-    hour_starts = spark.range(start_ms, end_ms, TABLES[table].published_ms)
+    pieces = [(part, file) for part in UsageStore.at(store_url).parts(table, start_ms, end_ms) for file in part.files]
     schema = from_arrow_schema(TABLES[table].schema, prefer_timestamp_ntz=False)
-    return hour_starts.mapInArrow(partial(_read, store_url, table, end_ms), schema)
+    return spark.range(len(pieces)).mapInArrow(partial(_read, store_url, pieces, (start_ms, end_ms)), schema)
 
 
-def _read(store_url: str, table: str, end_ms: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    store, span_ms = UsageStore.at(store_url), TABLES[table].published_ms
+def _read(
+    store_url: str, pieces: Sequence[tuple[Part, PublishedFile]], span: tuple[int, int], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    store = UsageStore.at(store_url)
     for batch in batches:
-        for start_ms in batch.column(0).to_pylist():
-            yield from store.rows(table, start_ms, min(start_ms + span_ms, end_ms)).to_batches()
+        for number in batch.column(0).to_pylist():
+            part, file = pieces[number]
+            yield from _with_sparks_times(store.file_rows(part, file, start_ms=span[0], end_ms=span[1])).to_batches()
+
+
+def _with_sparks_times(rows: pa.Table) -> pa.Table:
+    """Spark takes microseconds and refuses whole batches of milliseconds."""
+    times = rows["window_start"].cast(pa.timestamp("us", tz="UTC"))
+    return rows.set_column(rows.schema.get_field_index("window_start"), "window_start", times)
 
 
 def _stage(store_url: str, run_id: str, table: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
