@@ -1,17 +1,23 @@
-"""Prometheus as a source of Spark's: what notebooks do, on a real Prometheus and a real Spark."""
+"""What notebooks do, on a real Prometheus and a real Spark: Prometheus as a source, and usage tables as frames."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.rollup.estate import BROKERS, RATES, SCRAPE_MS, START_MS
 from tests.integration.rollup.history_server import HistoryServer
-from tidegate.rollup.schemas import FIVE_MINUTES_MS
-from tidegate.rollup.spark.notebook import register
+from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, usage_5m
+from tidegate.errors import InvalidResource
+from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, TABLES
+from tidegate.rollup.spark.notebook import register, usage_tables
+from tidegate.rollup.tables.compaction import compact_days
+from tidegate.rollup.tables.store import UsageStore
 
 pytestmark = pytest.mark.integration
 
@@ -57,3 +63,52 @@ def test_without_named_columns_all_labels_are_in_a_map(spark: SparkSession, esta
 def test_what_cannot_be_read_is_told_in_words(spark: SparkSession, estate: HistoryServer, options: Mapping[str, str], told: str) -> None:
     with pytest.raises(Exception, match=told):
         read(spark, estate, options).collect()
+
+
+PUBLISHED = DAY + DAY_MS
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> UsageStore:
+    """Three hours of a day, put into one file of it."""
+    found = UsageStore.at(str(tmp_path))
+    put_hours(found, "run-1", hours=range(3), now_ms=PUBLISHED)
+    compact_days(found, "usage_5m", before_ms=PUBLISHED, run_id="run-2", now_ms=PUBLISHED)
+    return found
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+def test_a_frame_has_every_published_row_once_whatever_else_lies_about(
+    spark: SparkSession, store: UsageStore, tmp_path: Path, zone: str
+) -> None:
+    """The hours' own files are still there beside the day's, and so is what a killed run left."""
+    pq.write_table(usage_5m(DAY), tmp_path / "usage_5m/dt=2026-11-21/hour=00/part-killed-0-00000000.parquet")
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    frame = usage_tables(session, str(tmp_path))["usage_5m"]
+    assert as_set(frame.toArrow().cast(TABLES["usage_5m"].schema)) == as_set(store.rows("usage_5m"))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+def test_an_hour_that_was_published_anew_since_its_day_was_put_together_is_the_new_one(
+    spark: SparkSession, store: UsageStore, tmp_path: Path, zone: str
+) -> None:
+    tables = usage_tables(spark, tmp_path.as_uri())
+    put_hours(store, "run-3", hours=[1], now_ms=PUBLISHED + 1000, seed=7)
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    for each in (tables, usage_tables(session, str(tmp_path))):
+        assert as_set(each["usage_5m"].toArrow().cast(TABLES["usage_5m"].schema)) == as_set(store.rows("usage_5m"))
+
+
+def test_every_table_is_there_though_nothing_of_it_is_published(spark: SparkSession, store: UsageStore, tmp_path: Path) -> None:
+    tables = usage_tables(spark, str(tmp_path))
+    assert list(tables) == list(TABLES)
+    assert tables["tier_1d"].count() == 0
+    assert tables["tier_1d"].columns == TABLES["tier_1d"].schema.names
+    assert "usage_2h" not in tables
+
+
+def test_what_is_no_store_is_refused_at_once(spark: SparkSession) -> None:
+    with pytest.raises(InvalidResource, match="is no storage"):
+        usage_tables(spark, "ftp://example.org/usage")
