@@ -20,11 +20,13 @@ from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, obj
 from tests.unit.resources.documents import policy
 from tidegate.resources.kinds import KINDS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 CRDS = sorted(kind.crd_name for kind in KINDS)
 POLICIES = "brokerbandwidthpolicies.tidegate.io"
+# Where kinds come and go in quick succession, Kubernetes' own clearing of a CRD waits out a minute now and then, and tries again.
+CRDS_GONE_SECONDS = 120
 
 
 def make_namespace(cluster: KubeApi, name: str) -> None:
@@ -121,9 +123,14 @@ def previous_chart(tmp_path: Path) -> Path:
 @pytest.fixture
 def no_crds(cluster: KubeApi) -> Iterator[None]:
     """Before the test no kind of Tidegate's is served, nor after it."""
-    cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", "--timeout=60s")
+    delete_crds(cluster)
     yield
-    cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", "--timeout=60s")
+    delete_crds(cluster)
+
+
+def delete_crds(cluster: KubeApi) -> None:
+    patience = f"--timeout={CRDS_GONE_SECONDS}s"
+    cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", patience, timeout_seconds=CRDS_GONE_SECONDS + 10)
 
 
 @pytest.mark.usefixtures("no_crds")
@@ -158,4 +165,4 @@ def test_crds_of_somebody_else_are_taken_over_only_when_asked_and_deleted_only_w
         cluster_helm.run("install", "tidegate", str(CHART), "--namespace", "theirs")
     with installed(cluster_helm, "theirs", "--take-ownership", "--set=crds.keep=false"):
         assert served(cluster) == CRDS
-    wait_until(lambda: served(cluster) == [], "the CRDs to go", timeout_seconds=60)
+    wait_until(lambda: served(cluster) == [], "the CRDs to go", timeout_seconds=CRDS_GONE_SECONDS)
