@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab import ports
 
+# Below the labs' range and on an address of this process: other tests take ports meanwhile.
+PORTS = range(19900, 19904)
+HOST = f"127.31.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+
 
 @pytest.fixture(autouse=True)
-def few_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "_candidates", lambda: range(31900, 31904))
+def few_ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(ports, "_candidates", lambda: PORTS)
     monkeypatch.setattr(ports, "_claimed", set())
+    monkeypatch.setattr(ports, "_claims_file", [])
+    yield
+    for claims in ports._claims_file:
+        os.close(claims)
 
 
 def test_no_port_is_given_twice() -> None:
-    given = {ports.free_port() for _ in range(3)}
+    given = {ports.free_port(HOST) for _ in range(3)}
     assert len(given) == 3
 
 
 def test_a_port_somebody_listens_on_is_not_given() -> None:
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 31900))
+        listener.bind((HOST, PORTS[0]))
         listener.listen()
-        assert 31900 not in {ports.free_port() for _ in range(3)}
+        assert PORTS[0] not in {ports.free_port(HOST) for _ in range(3)}
 
 
-def test_another_process_does_not_get_a_port_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "_candidates", lambda: range(31910, 31914))  # the claims of the other tests last as long as this process
-    ours = {ports.free_port() for _ in range(3)}
-    asks = "from lab import ports; ports._candidates = lambda: range(31910, 31914); print(ports.free_port())"
+def test_another_process_does_not_get_a_port_of_ours() -> None:
+    ours = {ports.free_port(HOST) for _ in range(3)}
+    asks = f"from lab import ports; ports._candidates = lambda: {PORTS}; print(ports.free_port({HOST!r}))"
     theirs = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
     assert int(theirs.stdout) not in ours
 
