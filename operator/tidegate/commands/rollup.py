@@ -1,5 +1,6 @@
 """`tidegate rollup`: who used what, on a laptop or in a Job: `run` makes the usage tables, `show` reads them, `verify` judges them."""
 
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,10 @@ from tidegate.commands import options, rollup_backfill, rollup_job
 from tidegate.commands.audit_lines import moment
 from tidegate.commands.page import OutputFormat, Page, publish
 from tidegate.commands.rollup_extra import require_extra
+from tidegate.commands.secret_file import read_secret_file
 from tidegate.commands.surroundings import Surroundings, surroundings_of
-from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
+from tidegate.control.metrics_settings import named_server
+from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
 
 app = typer.Typer(name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -52,6 +55,14 @@ def run(
         bool,
         typer.Option("--running", help="Where --to is in the hour under way, publish that too, as far as windows of 5 minutes are over."),
     ] = False,
+    metrics_credentials_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics-credentials-file",
+            metavar="FILE",
+            help="YAML file with what Prometheus asks for: `token`, or `username` and `password`; and `ca.crt`, its authority.",
+        ),
+    ] = None,
     file: PolicyFiles = None,
     audit_file: Annotated[
         Path | None,
@@ -76,18 +87,14 @@ def run(
     from tidegate.commands.trail_file import trail_in
 
     now_seconds = around.now_seconds()
-    settings = MetricsSettings(
-        PrometheusServer(prometheus),
-        preset,
-        brokers=None if broker_label is None else BrokerLabel(broker_label),
-        scrape_interval_seconds=scrape_interval_seconds,
-    )
     start_ms, end_ms = (int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until))
     policy, trail = terms_of(policy_of(around, file)), () if audit_file is None else trail_in(audit_file)
     span = span_between(start_ms, end_ms, now_ms=int(now_seconds * 1000), running=running)
-    asked = Asked(settings, store_address(out), *span, policy, trail)
-    page = Page(around.err)
-    with shown(page) as progress:
+    page, brokers = Page(around.err), None if broker_label is None else BrokerLabel(broker_label)
+    with shown(page) as progress, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        server = named_server(prometheus, read_secret_file(metrics_credentials_file), Path(folder))
+        settings = MetricsSettings(server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds)
+        asked = Asked(settings, store_address(out), *span, policy, trail)
         published = roll_up(asked, clock_ms=lambda: int(around.now_seconds() * 1000), tell=page.say, progress=progress)
     shown_by = f"`tidegate rollup show usage_1h --store {out}` shows them."
     page.say(f"{span_words(*span)} are published in {len(published)} windows of {out}. {shown_by}")

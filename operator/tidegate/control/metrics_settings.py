@@ -25,15 +25,32 @@ def metrics_settings(spec: MetricsSource, *, login: SecretData, authority: Secre
     )
 
 
+def named_server(url: str, secret: SecretData, folder: Path) -> PrometheusServer:
+    """A server that no policy names, with whatever of the keys there is: a login, an authority, both, or neither.
+
+    Raises NeedsMending with SECRET_UNREADABLE for half a login, and where there are keys but none of these.
+    """
+    login, has_authority = _login_in(secret), "ca.crt" in secret
+    has_half = login is None and bool({"token", "username", "password"} & secret.keys())
+    if has_half or (secret and login is None and not has_authority):
+        raise lacking("credentials for Prometheus must have the key token, both keys username and password, or ca.crt", meanwhile=_NOT_READ)
+    return PrometheusServer(url, login=login, ca_file=_authority_in(secret, folder) if has_authority else None)
+
+
 def _login(spec: MetricsSource, secret: SecretData) -> BearerLogin | BasicLogin | None:
     if spec.prometheus.credentials_secret_ref is None:
         return None
+    login = _login_in(secret)
+    if login is None:
+        raise lacking("the Secret for Prometheus must have the key token, or both keys username and password", meanwhile=_MEANWHILE)
+    return login
+
+
+def _login_in(secret: SecretData) -> BearerLogin | BasicLogin | None:
     token, username, password = (secret_text(secret, key) for key in ("token", "username", "password"))
     if token:
         return BearerLogin(token)
-    if username and password:
-        return BasicLogin(username, password)
-    raise lacking("the Secret for Prometheus must have the key token, or both keys username and password", meanwhile=_MEANWHILE)
+    return BasicLogin(username, password) if username and password else None
 
 
 def _authority(spec: MetricsSource, secret: SecretData, folder: Path) -> str | None:
@@ -41,10 +58,15 @@ def _authority(spec: MetricsSource, secret: SecretData, folder: Path) -> str | N
         return None
     if "ca.crt" not in secret:
         raise lacking("the Secret named by metrics.prometheus.caSecretRef must have the key ca.crt", meanwhile=_MEANWHILE)
+    return _authority_in(secret, folder)
+
+
+def _authority_in(secret: SecretData, folder: Path) -> str:
     return write_private(folder / "prometheus-ca.crt", secret["ca.crt"])
 
 
 _MEANWHILE = "load is not read until then"
+_NOT_READ = "nothing was read"
 
 
 def _queries(declared: MetricQueries | None) -> Selectors:
