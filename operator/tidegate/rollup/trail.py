@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from controller_logic.reasons import Reason
+
 AuditLine = Mapping[str, Any]
 
 
+_BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 _DIRECTIONS = {"egress": "fetch", "ingress": "produce"}
 _KEYS = {"consumer_byte_rate": "fetch", "producer_byte_rate": "produce"}
 
@@ -39,6 +42,11 @@ class Written:
     @property
     def was_below(self) -> bool:
         return self.before is not None and self.contract is not None and self.before < self.contract
+
+    @property
+    def ends_hold(self) -> bool:
+        """Whether what it replaced was a throttle, and no quota of somebody else's nor one for fewer leaders."""
+        return self.was_below and self.reason in _BY_LOAD
 
     @property
     def is_cut(self) -> bool:

@@ -36,10 +36,10 @@ def episodes_of(trail: Trail, start_ms: int, end_ms: int) -> tuple[Episode, ...]
 
 
 def _spans(writes: Sequence[Written], start_ms: int, end_ms: int) -> Iterator[_Span]:
-    """Each rate's quotas below its contract. What the first write replaced was in force since the period began, at least."""
+    """Each rate's quotas below its contract. A throttle that the first write replaced was in force since the period began, at least."""
     for history in _by_rate(writes).values():
         first = history[0]
-        if first.was_below and first.before is not None and first.at_ms > start_ms:
+        if first.ends_hold and first.before is not None and first.at_ms > start_ms:
             yield _Span(first, first.before, start_ms, first.at_ms, open_end=False)
         replaced = [*(later.at_ms for later in history[1:]), end_ms]
         for write, until_ms in zip(history, replaced, strict=True):

@@ -66,7 +66,8 @@ class _Rows:
         self.level = next((one.level for one in reversed(writes) if one.level), "")
         last = np.searchsorted(np.array([one.at_ms for one in writes], np.int64), times_ms, side="left")  # 0 = before the first
         self.quotas = _rates([writes[0].before, *(one.after for one in writes)])[last]
-        self.contracts = _rates([writes[0].contract, *(one.contract for one in writes)])[last]
+        at_first = writes[0].contract if writes[0].ends_hold or not writes[0].was_below else None
+        self.contracts = _rates([at_first, *(one.contract for one in writes)])[last]
         relaxing, held = (np.array([False, *(one.reason in reasons for one in writes)])[last] for reasons in (_BACK, _HELD))
         without_contract = np.isnan(self.contracts) & np.isfinite(self.quotas) & held
         self.below: Flags = (self.quotas < self.contracts) | without_contract

@@ -72,4 +72,5 @@ def write_line(minute: float, user: str, before: int | None, after: int | None, 
         "key": "consumer_byte_rate",
     }
     told |= {"from": before, "to": after, "contract": 100, "level": "L3", "tier": "t", "member": user, "outcome": "applied"}
-    return {**told, "predictedMute_s": 0.0, **more}
+    lowers = before is None or (after is not None and after < before)
+    return {**told, "reason": "Throttled" if lowers else "Released", "predictedMute_s": 0.0, **more}

@@ -46,6 +46,11 @@ def test_a_trail_that_begins_with_a_release_still_tells_of_the_time_before() -> 
     assert told(*episodes(write_line(30, "a", 50, 100))) == ("00:00:00", "00:30:00", True, False)
 
 
+@pytest.mark.parametrize("reason", ["Adopted", "LeadersMoved", "ContractChanged"])
+def test_a_low_quota_that_tidegate_found_or_wrote_for_fewer_leaders_was_no_throttle(reason: str) -> None:
+    assert episodes(write_line(30, "a", 50, 100, reason=reason)) == ()
+
+
 def test_a_quota_that_is_still_low_at_the_end_is_open() -> None:
     assert told(*episodes(write_line(90, "a", 100, 50))) == ("01:30:00", "02:00:00", False, True)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from tests.unit.rollup.terms.told import CONTRACT, POLICY, SCRAPE_MS, START_MS, Told, seconds, times
 from tidegate.control.audit_record import utc
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
@@ -49,6 +51,12 @@ def test_states_are_told_to_the_write() -> None:
     [tier] = terms_of(FIRST, CUT, RELAXED, RELEASED).tiers
     assert (tier.tier, tier.throttle_episodes) == ("ns/bulk", 1)
     assert (tier.seconds_contract, tier.seconds_throttled, tier.seconds_relaxing) == (3600 - 592.5, 292.5, 300.0)
+
+
+@pytest.mark.parametrize(("reason", "throttled_s"), [("Adopted", 0.0), ("LeadersMoved", 0.0), ("Released", 600.0)])
+def test_a_low_quota_that_a_write_replaced_was_a_throttle_only_if_the_write_says_so(reason: str, throttled_s: float) -> None:
+    tiers = terms_of(line(-10, None, CONTRACT, "FirstQuota", key="producer_byte_rate"), line(600, 400, CONTRACT, reason)).tiers
+    assert [tier.seconds_throttled for tier in tiers if tier.direction == "fetch"] == [pytest.approx(throttled_s, abs=0.01)]
 
 
 def test_a_contract_that_was_edited_is_told_as_it_changed() -> None:
