@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Use
 .PHONY: demo
-demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API (DEMO=quick: a short run)
+demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API, and report its usage (DEMO=quick: a short run)
 	$(PYTHON) -m demo
 
 .PHONY: setup

@@ -1,11 +1,13 @@
-"""`python -m demo`: sets everything up, plays the three experiments, writes the report, takes everything away again.
+"""`python -m demo`: sets everything up, plays the three experiments, rolls their usage up, writes the reports, takes everything away again.
 
 Environment: DEMO=quick for the short one. Exit codes: 0 every bound kept, 1 a bound missed or a part failed, 2 an unknown DEMO,
-130 interrupted. Outputs: out/demo/report.html, summary.json, operator.log, audit.jsonl (see `tidegate audit`).
+130 interrupted. Outputs: out/demo/report.html, summary.json, operator.log, audit.jsonl (see `tidegate audit`), usage-tables/ (see
+`tidegate rollup show`) and usage/report.html.
 """
 
 import json
 import os
+import shutil
 import sys
 import time
 from contextlib import ExitStack
@@ -31,6 +33,8 @@ from demo.scale import LENGTHS, NEEDED_BYTES_PER_SECOND, QUICK_SCALE, Length, Sc
 from demo.script import HEALTHY_LEADERS, TOPIC, USER, played_phases
 from demo.summary import summary
 from demo.tide.run import run_tide
+from demo.usage.commands import REPORT, TABLES
+from demo.usage.run import run_usage
 from demo.zookeeper_witness import ZooKeeperWitness
 from lab.errors import LabError
 
@@ -54,14 +58,19 @@ def main() -> int:
     try:
         outcome = run(console, LENGTHS[chosen], interruption=Interruption(console.print))
     except KeyboardInterrupt:
+        _clear_usage()
         console.print("Everything that was started has been stopped and removed. No report was written.")
         return _INTERRUPTED
     except LabError as error:
+        _clear_usage()
         console.print("The demo failed; what it had started has been stopped and removed. No report was written.")
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 1
     write_outputs(outcome)
     print_results(console, outcome)
+    if outcome.usage is not None and outcome.usage.failed is None:
+        shown = f"`tidegate rollup show usage_5m --store {OUTPUT / TABLES}` shows the tables"
+        console.print(f"Usage report: {OUTPUT / REPORT / 'report.html'}; {shown}.", highlight=False)
     console.print(f"Report: {OUTPUT / 'report.html'} (open it in a browser). Took {time.monotonic() - started:.0f} s.", highlight=False)
     return 0 if outcome.passed else 1
 
@@ -69,6 +78,7 @@ def main() -> int:
 def run(console: Console, length: Length, *, interruption: Interruption) -> Outcome:
     """Set up, play, take away; the outcome is complete when this returns."""
     _clear_outputs()
+    began = time.time()
     machine = describe_machine()
     log = SetupLog(lambda line: console.print(line, highlight=False))
     console.print("Setting up a whole estate on this machine, its parts side by side:")
@@ -77,8 +87,14 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
         console.print(f"Contract per partition: {scale.reason}.\n", highlight=False)
         first = _failover(console, parts, scale=scale, windows=length.windows, interruption=interruption)
         tide, marks = run_tide(console, parts, length.tide, interruption=interruption)
+        usage = run_usage(console, parts, tide, began_seconds=began, output=OUTPUT, interruption=interruption)
         return replace(
-            first, tide=tide, marks=(*first.marks, *marks), surroundings={**machine, **describe(parts)}, setup_seconds=dict(log.seconds)
+            first,
+            tide=tide,
+            usage=usage,
+            marks=(*first.marks, *marks),
+            surroundings={**machine, **describe(parts)},
+            setup_seconds=dict(log.seconds),
         )
 
 
@@ -109,6 +125,13 @@ def _clear_outputs() -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     for name in ("report.html", "summary.json", OPERATOR_LOG, AUDIT_TRAIL):
         (OUTPUT / name).unlink(missing_ok=True)
+    _clear_usage()
+
+
+def _clear_usage() -> None:
+    """Tables and their report count only beside the report of the same run."""
+    for name in (TABLES, REPORT):
+        shutil.rmtree(OUTPUT / name, ignore_errors=True)
 
 
 def _tried_scale(parts: Estate, log: SetupLog) -> Scale:

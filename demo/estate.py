@@ -26,13 +26,15 @@ from lab.kafka import KafkaLab
 from lab.kafka_jars import kafka_jars
 from lab.kube_api import KubeApi
 from lab.kube_build import kube_binary
+from lab.ports import free_port
 from lab.process import Process
-from lab.prometheus import PrometheusLab, monitoring
+from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
 
 CRDS = Path(__file__).parent.parent / "crds"
 OPERATOR_LOG = "operator.log"
 AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
+_OPERATOR_HOST = "127.0.0.1"
 _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
 T = TypeVar("T")
 
@@ -76,21 +78,24 @@ def estate(log: SetupLog, output: Path, *, interruption: Interruption) -> Iterat
         log.timed("Kubernetes' binary (built once)", kube_binary)
         log.say("  starting Kafka, Prometheus, the Kubernetes API and the operator ...")
     with ExitStack() as stack, interruption.told():
-        kubernetes = stack.enter_context(Beside(_kubernetes(log, output)))
+        metrics_port = free_port()
+        kubernetes = stack.enter_context(Beside(_kubernetes(log, output, metrics_port)))
         brokers = KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER, *USERS))
         kafka = _open(stack, log, "ZooKeeper and three brokers", brokers)
-        prometheus = stack.enter_context(Beside(monitoring(kafka)))
         create_topic(kafka, REPLICAS)
         kube, operator = kubernetes.ready()
+        # It waits for a first scrape of the operator, too, which has been started by now.
+        operators_metrics = ScrapeTarget("operator", f"{_OPERATOR_HOST}:{metrics_port}")
+        prometheus = stack.enter_context(Beside(monitoring(kafka, further=[operators_metrics])))
         yield Estate(kafka, prometheus, kube, operator)
 
 
 @contextmanager
-def _kubernetes(log: SetupLog, output: Path) -> Iterator[tuple[KubeApi, Process]]:
+def _kubernetes(log: SetupLog, output: Path, metrics_port: int) -> Iterator[tuple[KubeApi, Process]]:
     with ExitStack() as stack:
         kube = _open(stack, log, "Kubernetes API", KubeApi())
         log.timed("custom resource definitions", lambda: _install(kube))
-        yield kube, stack.enter_context(_start_operator(kube, output))
+        yield kube, stack.enter_context(_start_operator(kube, output, metrics_port))
 
 
 def describe(parts: Estate) -> dict[str, str]:
@@ -111,8 +116,8 @@ def _install(kube: KubeApi) -> None:
     kube.kubectl("create", "namespace", NAMESPACE)
 
 
-def _start_operator(kube: KubeApi, output: Path) -> Process:
-    ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
+def _start_operator(kube: KubeApi, output: Path, metrics_port: int) -> Process:
+    ports = ["--listen-address", _OPERATOR_HOST, "--liveness-port", "0", "--metrics-port", str(metrics_port)]
     audit = ["--audit-file", str(output / AUDIT_TRAIL)]
     argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports, *audit]
     return process.start("operator", argv, log_path=output / OPERATOR_LOG)

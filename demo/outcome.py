@@ -11,6 +11,7 @@ from demo.rates import ByteSeries
 from demo.scale import Scale, Windows
 from demo.script import Phase, expected_by_broker, quota_of
 from demo.tide.outcome import TideOutcome
+from demo.usage.outcome import UsageOutcome
 from demo.verdict import Check, exact_check, rate_checks, reaction_check
 from lab.processor_time import ProcessorShare
 
@@ -73,7 +74,8 @@ class Reaction:
 class Outcome:
     """The whole run. `surroundings` describes machine and parts as label and text, in the order in which they are shown.
 
-    `tide` is what experiments 2 and 3 left, the rest is of experiment 1; None where they were not played.
+    `tide` is what experiments 2 and 3 left, `usage` what the tables made at the end say, the rest is of experiment 1; None where they were
+    not played.
     """
 
     scale: Scale
@@ -85,11 +87,13 @@ class Outcome:
     surroundings: Mapping[str, str]
     setup_seconds: Mapping[str, float]
     tide: TideOutcome | None = None
+    usage: UsageOutcome | None = None
 
     def checks(self) -> list[Check]:
         """Every bound of the run, in the order in which it was played."""
         rows = [check for result in self.results for check in self._checks_of(result)]
-        return [*rows, reaction_check(self.reaction.seconds_after_election), *(self.tide.checks() if self.tide else ())]
+        later = [check for part in (self.tide, self.usage) if part is not None for check in part.checks()]
+        return [*rows, reaction_check(self.reaction.seconds_after_election), *later]
 
     @property
     def passed(self) -> bool:

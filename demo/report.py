@@ -16,6 +16,7 @@ from demo.palette import dark_variables, light_variables
 from demo.script import BROKERS, HEALTHY_LEADERS, USER
 from demo.tide.section import section_html
 from demo.time_plots import partition_plot, total_plot
+from demo.usage.section import section_html as usage_html
 from demo.verdict import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check
 
 _TEMPLATE = Path(__file__).parent / "report.html.template"
@@ -46,6 +47,7 @@ def report_html(outcome: Outcome) -> str:
         mark_rows="\n".join(_mark_row(mark) for mark in outcome.marks),
         reaction=_reaction(outcome),
         tide=section_html(outcome.tide) if outcome.tide else "",
+        usage=usage_html(outcome.usage) if outcome.usage else "",
         surroundings="\n".join(_pair(label, text) for label, text in outcome.surroundings.items()),
         setup="\n".join(_pair(label, f"{seconds:.1f} s") for label, seconds in outcome.setup_seconds.items()),
     )

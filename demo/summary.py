@@ -5,6 +5,7 @@ from typing import Any
 
 from demo.outcome import Outcome, PhaseResult
 from demo.tide.summary import tide_summary
+from demo.usage.summary import usage_summary
 from demo.verdict import Check
 
 
@@ -22,6 +23,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
             "seconds_from_new_leader_to_corrected_quota": outcome.reaction.seconds_after_election,
         },
         "tide": None if outcome.tide is None else tide_summary(outcome.tide),
+        "usage": None if outcome.usage is None else usage_summary(outcome.usage),
         "checks": [_check(check) for check in outcome.checks()],
         "surroundings": dict(outcome.surroundings),
         "setup_seconds": dict(outcome.setup_seconds),

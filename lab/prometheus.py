@@ -31,11 +31,11 @@ _QUERY_TIMEOUT_SECONDS = 10
 
 @dataclass(frozen=True)
 class ScrapeTarget:
-    """One endpoint to scrape: its job, its host:port, and the broker whose figures it gives."""
+    """One endpoint to scrape: its job, its host:port, and the broker whose figures it gives; None = they are of no broker."""
 
     job: str
     address: str
-    broker_id: int
+    broker_id: int | None = None
 
 
 class PrometheusLab:
@@ -116,7 +116,10 @@ class PrometheusLab:
 
     def _static_configs(self, job: str) -> list[dict[str, Any]]:
         mine = [target for target in self.targets if target.job == job]
-        return [{"targets": [target.address], "labels": {"broker": str(target.broker_id)}} for target in mine]
+        return [
+            {"targets": [target.address], "labels": {} if target.broker_id is None else {"broker": str(target.broker_id)}}
+            for target in mine
+        ]
 
     def _is_ready(self) -> bool:
         try:
@@ -136,12 +139,12 @@ class PrometheusLab:
 
 
 @contextmanager
-def monitoring(kafka: KafkaLab, *, scrape_interval_seconds: int = 1) -> Iterator[PrometheusLab]:
-    """A Prometheus over the brokers of `kafka`: their JMX exporters, and in namespaces a node_exporter each.
+def monitoring(kafka: KafkaLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1) -> Iterator[PrometheusLab]:
+    """A Prometheus over the brokers of `kafka`: their JMX exporters, and in namespaces a node_exporter each; and over `further`.
 
     On loopback there is no card that belongs to one broker, so there is no node_exporter either, and that is said.
     """
-    targets = [ScrapeTarget("kafka", address, broker_id) for broker_id, address in kafka.jmx_targets.items()]
+    targets = [*further, *(ScrapeTarget("kafka", address, broker_id) for broker_id, address in kafka.jmx_targets.items())]
     with ExitStack() as stack:
         if kafka.network is None:
             say("prometheus", _why_no_node_exporter())

@@ -57,11 +57,20 @@ def test_the_report_of_a_missed_bound_is_written_all_the_same(played: PlayedRun,
     assert (program.OUTPUT / "report.html").read_text() == "the report"
 
 
+def rolls_up() -> None:
+    """What the end of a run leaves beside its report."""
+    for folder in ("usage", "usage-tables"):
+        (program.OUTPUT / folder).mkdir()
+        (program.OUTPUT / folder / "rows").write_text("of this run")
+
+
 def fails() -> Outcome:
+    rolls_up()
     raise LabError("broker-1 ended with code 1")
 
 
 def is_interrupted() -> Outcome:
+    rolls_up()
     raise KeyboardInterrupt
 
 
@@ -72,6 +81,20 @@ def test_without_a_result_nothing_is_reported(
     assert ends_with(monkeypatch, end) == code
     assert said in capsys.readouterr().out
     assert list(program.OUTPUT.iterdir()) == []
+
+
+def test_what_an_earlier_run_left_is_not_taken_for_this_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    program.OUTPUT.mkdir(parents=True)
+    rolls_up()
+    for name in ("report.html", "summary.json", "audit.jsonl", "operator.log"):
+        (program.OUTPUT / name).write_text("of an earlier run")
+
+    def never(*_: Any, **__: Any) -> None:
+        assert list(program.OUTPUT.iterdir()) == []
+        raise LabError("nothing is started here")
+
+    monkeypatch.setattr(program, "estate", never)
+    assert program.main() == 1
 
 
 def test_an_unknown_demo_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,60 @@
+"""The end of the demo: its own traffic is rolled up from its own Prometheus, by the commands that a user has, and reported."""
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from demo.estate import Estate
+from demo.interruption import Interruption
+from demo.tide.outcome import TideOutcome
+from demo.usage.commands import TABLES, Done, UsageCommands, carry_out, words_of
+from demo.usage.outcome import UsageOutcome
+from demo.usage.witnesses import witnesses
+
+_WINDOW_SECONDS = 300
+# The window's end lies between two scrapes, and the later one has to be there.
+_SCRAPES_LATER_SECONDS = 4
+
+
+def run_usage(
+    console: Console, parts: Estate, tide: TideOutcome, *, began_seconds: float, output: Path, interruption: Interruption
+) -> UsageOutcome:
+    """Wait until the window in which experiment 3 ended is over, roll up, verify, report; nothing of it is tried twice."""
+    with interruption.told():
+        console.print("\nThe demo's own usage, rolled up from its Prometheus:", highlight=False)
+        _wait_for_window(console, tide.gate.ended_seconds)
+        over_seconds = time.time() // _WINDOW_SECONDS * _WINDOW_SECONDS
+        prometheus = parts.prometheus.ready()
+        commands = UsageCommands(prometheus.url, output, began_seconds, over_seconds, has_cards=parts.kafka.network is not None)
+        done: list[Done] = []
+        for arguments in (commands.roll_up, commands.verify, commands.report):
+            done.append(_shown(console, parts, arguments))
+            if done[-1].exit_code != 0:
+                return UsageOutcome(tuple(done))
+        # Here and not above: without the packages of rollups the first command said so, and the experiments are reported all the same.
+        from demo.usage.tables import stored_usage
+
+        stored, longest = stored_usage(output / TABLES), int(time.time() - began_seconds) + 60
+        return UsageOutcome(tuple(done), stored, witnesses(prometheus, tide, until_ms=stored.end_ms, longest_seconds=longest))
+
+
+def _wait_for_window(console: Console, ended_seconds: float) -> None:
+    over = ended_seconds + -ended_seconds % _WINDOW_SECONDS + _SCRAPES_LATER_SECONDS
+    left = over - time.time()
+    if left > 0:
+        until = time.strftime("%H:%M:%S", time.localtime(over))
+        words = f"tables hold whole windows of five minutes; waiting until {until} for the last one, {left:.0f} s"
+        console.print(f"  {words}", highlight=False)
+        with console.status(words):
+            time.sleep(left)
+
+
+def _shown(console: Console, parts: Estate, arguments: list[str]) -> Done:
+    console.print(f"  $ {words_of(arguments)}", style="bold cyan", markup=False, highlight=False, soft_wrap=True)
+    with console.status("running"):
+        done = carry_out(arguments, parts.kafka.run.path / "usage")
+    for line in done.said:
+        console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"    {'still running' if done.exit_code is None else f'exit code {done.exit_code}'} after {done.seconds:.0f} s")
+    return done
