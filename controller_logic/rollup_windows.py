@@ -60,7 +60,8 @@ class Due:
 
     `start` is the window to make a Job for now; `obsolete` are failed Jobs made for an older spec, to be deleted first. `missing` are all
     windows that are over and not published, oldest first, `failed` those of them whose Job failed, `active` what is computed now.
-    `published_until_ms` is where the first gap begins; `lost_ms` how much before that is missing for good.
+    `published_until_ms` is where the first gap begins, None before the policy's first window is over; `lost_ms` how much before that is
+    missing for good.
     """
 
     start: Window | None = None
@@ -68,7 +69,7 @@ class Due:
     missing: tuple[Window, ...] = ()
     failed: tuple[WindowJob, ...] = ()
     active: Window | None = None
-    published_until_ms: int = 0
+    published_until_ms: int | None = None
     lost_ms: int = 0
 
 
@@ -85,9 +86,10 @@ def due(wanted: Wanted, published: Sequence[Window], jobs: Iterable[WindowJob], 
     start = next((window for window in missing if window not in blocked), None)
     if active is not None or _pausing(known, wanted, now_seconds=now_ms / 1000):
         start = None
-    first_ms = windows[0].start_ms if windows else _aligned(now_ms, wanted.every_ms)
-    until_ms = missing[0].start_ms if missing else (windows[-1].end_ms if windows else first_ms)
-    return Due(start, of_old_spec, missing, failed, active, until_ms, _gaps_before(first_ms, done))
+    if not windows:
+        return Due(obsolete=of_old_spec, active=active)
+    until_ms = missing[0].start_ms if missing else windows[-1].end_ms
+    return Due(start, of_old_spec, missing, failed, active, until_ms, _gaps_before(windows[0].start_ms, done))
 
 
 def merged(windows: Iterable[Window]) -> tuple[Window, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -27,8 +27,10 @@ from lab.kube_node import NodeLab
 from lab.prometheus import PrometheusLab
 from lab.waiting import wait_until
 from tests.integration.rollup.history_server import HistoryServer
+from tidegate.kube.job_manifest import rfc3339
 
 pytestmark = pytest.mark.timeout(1500)
+EVERY_MS = 300_000
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +119,12 @@ def test_a_scheduled_job_publishes_what_was_read_just_now(
 ) -> None:
     store = rollups.volume("usage")
     gold = tier("gold", "L0", {"checkout": 30 * MB}, topic=topic)
-    scene.declare(policy(kafka, **watching(prometheus, egress_limit=1000 * MB), **rolling_up("usage", every_seconds=300)), gold)
+    rolled_up = rolling_up("usage", every_seconds=EVERY_MS // 1000)
+    scene.declare(policy(kafka, **watching(prometheus, egress_limit=1000 * MB), **rolled_up), gold)
     in_kafka.wait_for_fetch_quota("checkout", 30 * MB)
     with readers(kafka, topic, {"checkout": 5 * MB}):
-        published = partial(published_until, scene)
-        before = wait_until(published, "the operator to look at rollups", timeout_seconds=120)
-        wait_until(lambda: published() > before, "a scheduled window", timeout_seconds=1000, poll_seconds=2)
+        read_since = rfc3339(round(time.time() * 1000) + EVERY_MS)
+        wait_until(lambda: published_until(scene) >= read_since, "a window of their reading", timeout_seconds=1100, poll_seconds=2)
     current = scene.waits_for("bbp/orders", "RollupsCurrent")
     assert current["reason"] == "RollupsPublished"
 

@@ -15,6 +15,8 @@ from lab.kind import KindLab
 from lab.kube_node import NodeLab
 
 _USER = f"system:serviceaccount:{NAMESPACE}:tidegate"
+# Rights in namespaces with rollups; an upgrade that ends those takes the rights away a moment before the Pods that made use of them.
+_FOR_ROLLUPS = {("", "configmaps", "get"), *(("batch", "jobs", verb) for verb in ("list", "create", "delete"))}
 
 
 @pytest.mark.usefixtures("scene")
@@ -30,7 +32,7 @@ def test_every_granted_right_was_needed(kubernetes: Cluster, release: Release) -
     assert granted - {_asked(call) for call in mine if "objectRef" in call} == set()
     # Granted and refused all the same: in a namespace that is going, and by an API server that was just killed and knows no role yet.
     refused = {_asked(call) for call in mine if call["responseStatus"].get("code") == 403 and "objectRef" in call}
-    assert refused - granted == set()
+    assert refused - granted - _FOR_ROLLUPS == set()
 
 
 def _granted(role: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -138,7 +138,8 @@ def _rollup_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     failed = GaugeMetricFamily("tidegate_rollup_windows_failed", "Of those, windows whose Job failed.", labels=("policy",))
     for policy_key, reading in readings.items():
         if reading.rollups is not None:
-            until.add_metric((policy_key,), reading.rollups.published_until_ms / 1000)
+            if reading.rollups.published_until_ms is not None:
+                until.add_metric((policy_key,), reading.rollups.published_until_ms / 1000)
             waiting.add_metric((policy_key,), len(reading.rollups.missing))
             failed.add_metric((policy_key,), len(reading.rollups.failed))
     yield from (until, waiting, failed)

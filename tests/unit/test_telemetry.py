@@ -52,7 +52,7 @@ def busy() -> Telemetry:
     telemetry.rollup_jobs.labels(POLICY, "made").inc()
     _throttled(telemetry)
     held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))
-    telemetry.readings.put("streaming/other", replace(reading(held), rollups=Due()))
+    telemetry.readings.put("streaming/other", replace(reading(held), rollups=Due(published_until_ms=300_000)))
     return telemetry
 
 

@@ -36,7 +36,9 @@ def rollup_status(sight: RollupSight | None, *, wanted: bool, previous: Mapping[
         return None
     if sight is None or sight.due is None:
         return RollupStatus.model_validate(previous["rollup"]) if previous.get("rollup") else None
-    return RollupStatus(published_until=rfc3339(sight.due.published_until_ms), waiting=len(sight.due.missing), failed=len(sight.due.failed))
+    due = sight.due
+    until = None if due.published_until_ms is None else rfc3339(due.published_until_ms)
+    return RollupStatus(published_until=until, waiting=len(due.missing), failed=len(due.failed))
 
 
 def _judged(sight: RollupSight, now_seconds: float) -> tuple[Truth, Reason, str]:
@@ -55,7 +57,10 @@ def _judged(sight: RollupSight, now_seconds: float) -> tuple[Truth, Reason, str]
 
 
 def _published(sight: RollupSight, due: Due) -> tuple[Truth, Reason, str]:
-    until = f"published without a gap until {rfc3339(due.published_until_ms)}"
+    if due.published_until_ms is None:
+        until = "no window has begun and ended since the policy was made, so there is nothing to publish yet"
+    else:
+        until = f"published without a gap until {rfc3339(due.published_until_ms)}"
     if due.failed:
         failures = listed([f"{_span(job.window)}: {job.message or 'no reason given'} (Job {job.name})" for job in due.failed])
         told = f"{counted(len(due.failed), 'window')} failed: {failures}. Each is tried again within two hours, or once it is edited"

@@ -40,6 +40,14 @@ def test_nothing_before_the_policy_is_computed() -> None:
     assert at_noon(wanted=Wanted(HOUR_MS, NOON_MS - 2 * HOUR_MS + 1)).missing == (hour(0),)
 
 
+def test_before_the_first_window_is_over_nothing_is_said_to_be_published() -> None:
+    made = Wanted(HOUR_MS, NOON_MS - HOUR_MS + 1)  # within the window that ends at noon
+    assert at_noon(wanted=made) == Due()
+    assert at_noon(wanted=made, now_ms=NOW_MS + HOUR_MS - 1) == Due()
+    first_over = at_noon(wanted=made, now_ms=NOW_MS + HOUR_MS)
+    assert (first_over.start, first_over.published_until_ms) == (Window(NOON_MS, NOON_MS + HOUR_MS), NOON_MS)
+
+
 def test_while_a_job_runs_no_other_is_made() -> None:
     found = at_noon(job(3, JobState.ACTIVE))
     assert (found.start, found.active) == (None, hour(3))
