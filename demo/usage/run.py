@@ -40,7 +40,9 @@ def run_usage(
 
 
 def _wait_for_window(console: Console, ended_seconds: float) -> None:
-    over = ended_seconds + -ended_seconds % _WINDOW_SECONDS + _SCRAPES_LATER_SECONDS
+    """Also for the scrape after a window that has just ended, since that is the last one then."""
+    newest = time.time() // _WINDOW_SECONDS * _WINDOW_SECONDS
+    over = max(ended_seconds + -ended_seconds % _WINDOW_SECONDS, newest) + _SCRAPES_LATER_SECONDS
     left = over - time.time()
     if left > 0:
         until = time.strftime("%H:%M:%S", time.localtime(over))

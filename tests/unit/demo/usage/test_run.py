@@ -86,9 +86,10 @@ def test_what_comes_after_a_command_that_failed_is_not_run(
     assert "exit code 1" in said
 
 
-def test_a_window_that_is_over_already_is_not_waited_for(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, played_tide: PlayedTide, tmp_path: Path
+@pytest.mark.parametrize(("later", "waited"), [(400.0, 0.0), (301.0, 3.0)])
+def test_a_window_that_is_over_already_is_waited_for_only_until_its_end_was_scraped(
+    later: float, waited: float, clock: Clock, monkeypatch: pytest.MonkeyPatch, played_tide: PlayedTide, tmp_path: Path
 ) -> None:
-    clock.now = OVER + 400.0
+    clock.now = OVER + later
     ended(monkeypatch, played_tide, tmp_path, codes=[0, 0, 0])
-    assert clock.now == OVER + 400.0
+    assert clock.now == OVER + later + waited
