@@ -12,6 +12,7 @@ from bench.kill_plan import Blow, Kind
 from bench.rollup_prometheus import HistoryPrometheus
 from bench.small_disk import SmallDisk
 from lab.process import Process
+from tidegate.rollup.spark.session import WORKER_DAEMON
 
 _LOOK_SECONDS = 0.02
 
@@ -57,7 +58,7 @@ class Targets:
             for one in psutil.Process(self._run.pid).children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
                     words = one.cmdline()
-                    is_wanted = "pyspark.daemon" in words if kind is Kind.WORKER else words[:1] == ["java"] or "/java" in "".join(words[:1])
+                    is_wanted = WORKER_DAEMON in words if kind is Kind.WORKER else words[:1] == ["java"] or "/java" in "".join(words[:1])
                     found += [one.pid] if is_wanted else []
         return sorted(found)
 

@@ -80,13 +80,14 @@ def polars(folder: Path, out: Path, start_ms: int) -> None:
 
 
 def spark_sql(folder: Path, out: Path, start_ms: int) -> None:
-    """Spark without us: the query over all rows."""
+    """Spark without us: the query over all rows, with Java's usual options."""
     from tidegate.rollup.spark.session import spark_session
 
     ranked = "element_at(sort_array(collect_list(bytes)), cast((count(*) * {0} + 99) div 100 as int)) / 300"
     names = {f"p{percent}": ranked.format(percent) for percent in (50, 95, 99)}
     query = _query("raw", f"(ts - 1 - {start_ms}) div 300000", "slot div 12", names)
-    with spark_session("peer", master=f"local[{THREADS}]", memory="3g") as spark:
+    usual = {"spark.driver.extraJavaOptions": ""}
+    with spark_session("peer", master=f"local[{THREADS}]", memory="3g", further=usual) as spark:
         spark.read.parquet(str(folder)).createOrReplaceTempView("raw")
         spark.sql(query).write.parquet(str(out))
 
@@ -97,6 +98,7 @@ def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest.task import ingest_by
     from tidegate.rollup.ingest.work import IngestOrder, WorkItem
+    from tidegate.rollup.progress import Progress
     from tidegate.rollup.schemas import HOUR_MS
     from tidegate.rollup.spark import run as rollup_run
     from tidegate.rollup.spark.session import spark_session
@@ -111,7 +113,7 @@ def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     def one(item: WorkItem) -> list[StagedFile]:
         return ingest_by(RawTransport(folder, start_ms, brokers), order, item)
 
-    def every(spark: Any, _: IngestOrder, items: Sequence[WorkItem]) -> list[StagedFile]:
+    def every(spark: Any, _: IngestOrder, items: Sequence[WorkItem], __: Progress) -> list[StagedFile]:
         return list(spark.sparkContext.parallelize(items, numSlices=len(items)).flatMap(one).collect())
 
     wanted = rollup_run.RollupRun(order, start_ms, end_ms, clock_ms=lambda: end_ms, tell=print)

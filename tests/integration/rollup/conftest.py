@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
 from pyspark.sql import SparkSession
@@ -32,11 +32,7 @@ def estate() -> Iterator[HistoryServer]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The only start of Spark in the whole suite; commands find it open and use it."""
-    with ExitStack() as stack:
-        with pytest.MonkeyPatch.context() as environment:
-            # The second compiler pays after minutes, and these runs take seconds. Other Java machines have nothing to do with it.
-            environment.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-            session = stack.enter_context(spark_session("test", memory="768m"))
+    with spark_session("test", memory="768m") as session:
         yield session
 
 

@@ -20,28 +20,32 @@ def is_unfinished(path: str) -> bool:
     return path.endswith(_UNFINISHED)
 
 
-def write_durably(path: str, content: bytes) -> None:
-    """Put `content` in place of whatever was there. Raises OSError (disk full, no right); the old content is then still in place."""
+def write_durably(path: str, content: bytes, *, outlives_power: bool = True) -> None:
+    """Put `content` in place of whatever was there. Raises OSError (disk full, no right); the old content is then still in place.
+
+    Without `outlives_power` nothing is forced to the disk: for what nobody needs once this machine starts anew.
+    """
     for attempt in range(_ATTEMPTS):
         try:
-            _write(Path(path), content)
+            _write(Path(path), content, forced=outlives_power)
             return
         except FileNotFoundError:  # a clean-up took the folder for an empty one
             if attempt + 1 == _ATTEMPTS:
                 raise
 
 
-def _write(target: Path, content: bytes) -> None:
+def _write(target: Path, content: bytes, *, forced: bool) -> None:
     _make_folder(target.parent)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_UNFINISHED}")
     try:
-        _write_through(beside, content)
+        _write_all(beside, content, forced=forced)
         os.replace(beside, target)
     except OSError:
         with suppress(OSError):  # the clean-up finds it later
             beside.unlink()
         raise
-    _settle(target.parent)
+    if forced:
+        _settle(target.parent)
 
 
 def remove_empty_folders(root: str) -> None:
@@ -51,11 +55,12 @@ def remove_empty_folders(root: str) -> None:
             os.rmdir(folder)
 
 
-def _write_through(path: Path, content: bytes) -> None:
+def _write_all(path: Path, content: bytes, *, forced: bool) -> None:
     with path.open("wb") as stream:
         stream.write(content)
         stream.flush()
-        os.fsync(stream.fileno())
+        if forced:
+            os.fsync(stream.fileno())
 
 
 def _make_folder(folder: Path) -> None:

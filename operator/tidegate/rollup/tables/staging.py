@@ -70,5 +70,5 @@ def _by_window(kind: TableKind, rows: pa.Table) -> Iterator[tuple[Window, pa.Tab
 def _stage_window(storage: Storage, run_id: str, kind: TableKind, window: Window, rows: pa.Table, *, part: int) -> StagedFile:
     content, contents = encode(rows), contents_of(kind, rows)
     path = f"{staging_folder(run_id)}/{kind.name}/{window.name}/part-{part}-{secrets.token_hex(4)}.parquet"
-    storage.write(path, content)
+    storage.write(path, content, outlives_power=False)  # whoever publishes reads it, writes the rows anew, and forces those
     return StagedFile(kind.name, window.start_ms, path, contents.rows, len(content), checksum(content), contents.sums)

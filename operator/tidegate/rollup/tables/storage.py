@@ -63,11 +63,14 @@ class Storage:
         with ThreadPoolExecutor(self.parallel) as pool:
             yield from pool.map(self.read, paths)
 
-    def write(self, path: str, content: bytes) -> None:
-        """Put `content` in place of whatever was there; after an error the old content is still whole."""
+    def write(self, path: str, content: bytes, *, outlives_power: bool = True) -> None:
+        """Put `content` in place of whatever was there; after an error the old content is still whole.
+
+        Without `outlives_power` a disk may lose it with the machine's power; a bucket never does.
+        """
         with self._told("write", path):
             if self._is_disk:
-                write_durably(self._full(path), content)
+                write_durably(self._full(path), content, outlives_power=outlives_power)
                 return
             if self._filesystem.type_name not in _BUCKETS:
                 self._filesystem.create_dir(self._full(path).rpartition("/")[0], recursive=True)

@@ -89,6 +89,22 @@ def test_a_file_system_that_cannot_force_folders_to_the_disk_will_do(store: Usag
     assert as_set(store.rows("usage_5m")) == as_set(usage_5m(DAY))
 
 
+def test_only_what_is_published_is_forced_to_the_disk(store: UsageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends with the machine's power begins anew, and what it staged is nobody's then."""
+    forced: list[str] = []
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        forced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    publication = publication_of(store, OLD)
+    assert not [path for path in forced if path.endswith(".unfinished")]
+    publish(store, publication, now_ms=NOW)
+    assert len([path for path in forced if path.endswith(".unfinished")]) == 2  # the rows and the manifest
+
+
 def publication_of(store: UsageStore, rows: pa.Table) -> Publication:
     return Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=staged(store, "a", "usage_5m", rows))
 

@@ -1,0 +1,26 @@
+"""The process that Spark forks its Python workers from, with what they need imported already: `spark.python.daemon.module`.
+
+Spark's own daemon imports nothing, so each worker takes most of a second to import pyarrow and numpy for itself, and memory to keep them.
+Forked from here they have both at once and share the memory. That is safe as long as nothing imported here starts a thread; the one of
+pyarrow's allocator ends at a fork by itself.
+"""
+
+import gc
+
+from pyspark import worker
+from pyspark.daemon import manager
+
+from tidegate.rollup.ingest import task
+from tidegate.rollup.spark import frames, ingest_stage
+
+PRELOADED = (worker, task, frames, ingest_stage)
+
+
+def main() -> None:
+    """Serve forks until Spark closes standard input."""
+    gc.freeze()  # a collection in a worker would write to every object, and what is written to is shared no longer
+    manager()
+
+
+if __name__ == "__main__":
+    main()
