@@ -23,16 +23,17 @@ def measured(monkeypatch: pytest.MonkeyPatch, *parts: str) -> int:
     return bench.main()
 
 
-def test_the_page_stays_until_every_part_was_measured_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert measured(monkeypatch, "first") == 0
-    assert bench.PAGE.read_text(encoding="utf-8") == "as committed"
-    assert "not measured here yet: second" in capsys.readouterr().out
-
-
-def test_the_page_has_every_part_and_a_missed_bound_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_is_measured_alone_leaves_the_figures_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured(monkeypatch) == 1
+    monkeypatch.setitem(bench.PARTS, "second", lambda: [Figure("two", 1.5, "s", 2.0)])  # type: ignore[arg-type]
+    assert measured(monkeypatch, "second") == 0
     assert "| one | 1 s |" in (text := bench.PAGE.read_text(encoding="utf-8"))
-    assert "| two | 3 s | at most 2 s | **missed** |" in text
+    assert "| two | 1.5 s | at most 2 s | kept |" in text
+
+
+def test_a_missed_bound_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured(monkeypatch) == 1
+    assert "| two | 3 s | at most 2 s | **missed** |" in bench.PAGE.read_text(encoding="utf-8")
 
 
 def test_a_part_that_does_not_exist_measures_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
