@@ -23,13 +23,17 @@ _WAYS = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE
 
 @dataclass(frozen=True, slots=True)
 class RollupResult:
-    """All that one policy's Jobs have found. Figures count until `valid_until_ms`; `usage` None = there are none yet."""
+    """All that one policy's Jobs have found. Figures count until `valid_until_ms`; `usage` None = there are none yet.
+
+    `empty` is time of which Prometheus had nothing when there was no hope of more; who publishes it later takes it from there.
+    """
 
     policy_uid: str
     computed_at_ms: int
     valid_until_ms: int
     published: tuple[Window, ...] = ()
     usage: Usage | None = None
+    empty: tuple[Window, ...] = ()
 
 
 def result_name(policy_name: str) -> str:
@@ -44,7 +48,8 @@ def encode(result: RollupResult, *, most_bytes: int = MOST_BYTES) -> str:
         "policyUid": result.policy_uid,
         "computedAtMs": result.computed_at_ms,
         "validUntilMs": result.valid_until_ms,
-        "publishedMs": [[window.start_ms, window.end_ms] for window in merged(result.published)],
+        "publishedMs": _pairs(result.published),
+        "emptyMs": _pairs(result.empty),
     }
     if result.usage is None:
         return _text(document)
@@ -71,9 +76,14 @@ def decode(text: str) -> RollupResult:
             valid_until_ms=int(document["validUntilMs"]),
             published=merged(_window(*pair) for pair in document["publishedMs"]),
             usage=_usage(document["usage"]) if "usage" in document else None,
+            empty=merged(_window(*pair) for pair in document.get("emptyMs", ())),
         )
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a part of it is missing or of another kind: {type(error).__name__} {error}") from None
+
+
+def _pairs(windows: Iterable[Window]) -> list[list[int]]:
+    return [[window.start_ms, window.end_ms] for window in merged(windows)]
 
 
 def _text(document: Mapping[str, Any]) -> str:

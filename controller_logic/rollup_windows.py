@@ -2,7 +2,8 @@
 
 Times are milliseconds since the epoch, windows half-open and aligned to midnight UTC. What is published is known from what finished Jobs
 wrote down, and from Jobs that succeeded and are still there; nothing is remembered in between, so a restarted operator goes on where the
-last one was. A gap that is older than a week, or than 168 windows, is not filled by itself any more.
+last one was. A gap that is older than a week, or than 168 windows, is not filled by itself any more, nor one that is empty:
+time of which Prometheus has nothing, so that nothing can fill it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -60,8 +61,8 @@ class Due:
 
     `start` is the window to make a Job for now; `obsolete` are failed Jobs made for an older spec, to be deleted first. `missing` are all
     windows that are over and not published, oldest first, `failed` those of them whose Job failed, `active` what is computed now.
-    `published_until_ms` is where the first gap begins, None before the policy's first window is over; `lost_ms` how much before that is
-    missing for good.
+    `published_until_ms` is where the first gap begins, None before the policy's first window is over; `empty` are windows before that or
+    later of which there is nothing to publish; `lost_ms` is how much before all windows is missing for good.
     """
 
     start: Window | None = None
@@ -71,14 +72,17 @@ class Due:
     active: Window | None = None
     published_until_ms: int | None = None
     lost_ms: int = 0
+    empty: tuple[Window, ...] = ()
 
 
-def due(wanted: Wanted, published: Sequence[Window], jobs: Iterable[WindowJob], *, now_ms: int) -> Due:
-    """What to do at `now_ms`. `published` may overlap and lie in any order."""
+def due(wanted: Wanted, published: Sequence[Window], jobs: Iterable[WindowJob], *, now_ms: int, empty: Sequence[Window] = ()) -> Due:
+    """What to do at `now_ms`. `published` and `empty` may overlap and lie in any order."""
     known = list(jobs)
     windows = _windows(wanted, now_ms)
-    done = merged([*published, *(job.window for job in known if job.state is JobState.SUCCEEDED)])
+    done = merged([*published, *empty, *(job.window for job in known if job.state is JobState.SUCCEEDED)])
     missing = tuple(window for window in windows if not _covered(window, done))
+    in_tables, nothing = merged(published), merged(empty)
+    left_empty = tuple(window for window in windows if _covered(window, nothing) and not _covered(window, in_tables))
     of_old_spec = tuple(job for job in known if job.state is JobState.FAILED and job.generation != wanted.generation)
     failed = tuple(sorted(_failed(known, missing, wanted), key=lambda job: job.window))
     active = next((job.window for job in known if job.state is JobState.ACTIVE), None)
@@ -89,7 +93,7 @@ def due(wanted: Wanted, published: Sequence[Window], jobs: Iterable[WindowJob], 
     if not windows:
         return Due(obsolete=of_old_spec, active=active)
     until_ms = missing[0].start_ms if missing else windows[-1].end_ms
-    return Due(start, of_old_spec, missing, failed, active, until_ms, _gaps_before(windows[0].start_ms, done))
+    return Due(start, of_old_spec, missing, failed, active, until_ms, _gaps_before(windows[0].start_ms, done), left_empty)
 
 
 def merged(windows: Iterable[Window]) -> tuple[Window, ...]:

@@ -11,6 +11,7 @@ from tidegate.commands.rollup_declared import AUTHORITY_FILE, RollupPolicy
 from tidegate.errors import InvalidResource
 from tidegate.kube.job_manifest import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.rollup import mebibytes
+from tidegate.rollup.ingest.brokers import brokers_between
 from tidegate.rollup.ingest.catalogue import catalogue
 from tidegate.rollup.ingest.work import IngestOrder
 from tidegate.rollup.job.executors import Executors, Mount, master, pod_template, spark_settings
@@ -72,6 +73,14 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def is_told_of(self, span: Span) -> bool:
+        """Whether Prometheus has anything of any broker of that time. Raises tidegate.errors."""
+        rung = self._rung(span)
+        try:
+            return bool(brokers_between(rung, self._policy.metrics, span.start_ms, span.end_ms))
+        finally:
+            rung.close()
 
     def publish(self, span: Span) -> list[Manifest]:
         """Compute the span's hours and what is made of them. Raises tidegate.errors; what was published until then stays."""

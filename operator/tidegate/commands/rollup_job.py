@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from controller_logic.rollup_windows import Window
 from tidegate.commands import options
 from tidegate.commands.audit_lines import moment
 from tidegate.commands.page import ExitCode, Page
@@ -38,10 +39,10 @@ def job(
     around = surroundings_of(context, debug=debug)
     around.exit_code_of = exit_code_of
     require_extra()
-    from tidegate.commands.rollup_job_run import JobWindow, run_job
+    from tidegate.commands.rollup_job_run import run_job
 
     asked = policy_options(policy, kubeconfig=kubeconfig, context=kube_context)
-    window = JobWindow(*(round(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (window_start, window_end)))
+    window = Window(*(round(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (window_start, window_end)))
     with _ended_by_sigterm():
         run_job(around, asked, window, tell=Page(around.err).say)
 

@@ -5,7 +5,6 @@ Killed anywhere, it leaves whole windows and nothing that is in the way of the n
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +17,7 @@ from tidegate.commands.rollup_engine import Engine, Span
 from tidegate.commands.surroundings import Surroundings
 from tidegate.errors import NotFound
 from tidegate.kube.rollup_result import read_result, record_result
-from tidegate.rollup.job.hours import run_span
+from tidegate.rollup.job.hours import LATE_MS, SETTLE_MS, run_span
 from tidegate.rollup.job.pod import pod_of
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
@@ -32,15 +31,7 @@ _FIGURES_STAND_MS = HOUR_MS
 _FIGURES_COUNT_MS = 2 * DAY_MS
 
 
-@dataclass(frozen=True, slots=True)
-class JobWindow:
-    """[start_ms, end_ms)."""
-
-    start_ms: int
-    end_ms: int
-
-
-def run_job(around: Surroundings, asked: PolicyOptions, window: JobWindow, *, tell: Callable[[str], None]) -> None:
+def run_job(around: Surroundings, asked: PolicyOptions, window: Window, *, tell: Callable[[str], None]) -> None:
     """Do all of it. Raises tidegate.errors."""
     clock_ms = clock_ms_of(around)
     span = Span(*run_span(window.start_ms, window.end_ms, now_ms=clock_ms()))
@@ -48,12 +39,33 @@ def run_job(around: Surroundings, asked: PolicyOptions, window: JobWindow, *, te
         policy = rollup_policy(around, asked, Path(folder))
         tell(f"computing {time_words(span.start_ms)} to {time_words(span.end_ms)} for policy {policy.source.declared.policy.key}")
         with Engine(policy, pod_of(os.environ), Path(folder), clock_ms=clock_ms, tell=tell) as engine:
-            published = engine.publish(span)
-    windows = published_windows(published, span)
-    if not any(one.start_ms < window.end_ms and window.start_ms < one.end_ms for one in windows):
-        raise _nothing_told(window)
-    record(policy, [Window(window.start_ms, window.end_ms), *windows], now_ms=clock_ms())
-    tell(f"published {len(published)} windows of tables; the newest end at {time_words(span.end_ms)}")
+            windows, empty = _publish(engine, span, window, now_ms=clock_ms())
+    record(policy, windows, empty=empty, now_ms=clock_ms())
+    for one in empty:
+        tell(f"Prometheus has nothing of any broker from {time_words(one.start_ms)} to {time_words(one.end_ms)}, and will not have more")
+    if windows:
+        tell(f"published; the newest rows end at {time_words(max(one.end_ms for one in windows))}")
+
+
+def _publish(engine: Engine, span: Span, own: Window, *, now_ms: int) -> tuple[list[Window], list[Window]]:
+    """The windows that are published now, and those that are empty for good: the Job's own is one of either. Raises tidegate.errors."""
+    try:
+        windows, lack = published_windows(engine.publish(span), span), _nothing_told(own)
+    except NotFound as error:
+        if error.reason is not Reason.METRICS_MISSING:
+            raise
+        windows, lack = [], error
+    if any(one.start_ms < own.end_ms and own.start_ms < one.end_ms for one in windows):
+        return [own, *windows], []
+    if not _is_empty_for_good(engine, own, now_ms=now_ms):
+        raise lack
+    return windows, [own]
+
+
+def _is_empty_for_good(engine: Engine, window: Window, *, now_ms: int) -> bool:
+    """Samples come late, and settings may be wrong. Two hours later and with brokers told of now it is neither: Prometheus was away."""
+    over_ms = now_ms - SETTLE_MS
+    return window.end_ms <= now_ms - LATE_MS and engine.is_told_of(Span(over_ms - HOUR_MS, over_ms))
 
 
 def clock_ms_of(around: Surroundings) -> Callable[[], int]:
@@ -67,14 +79,17 @@ def published_windows(published: Sequence[Manifest], span: Span) -> list[Window]
     return [Window(max(one.start_ms, span.start_ms), min(one.end_ms, span.end_ms)) for one in fine]
 
 
-def record(policy: RollupPolicy, windows: Sequence[Window], *, now_ms: int) -> None:
-    """Tell the operator which windows are published, and what members moved unless that was told of late. Raises what Kubernetes does."""
-    end_ms = max(window.end_ms for window in windows)
+def record(policy: RollupPolicy, windows: Sequence[Window], *, empty: Sequence[Window] = (), now_ms: int) -> None:
+    """Tell the operator which windows are published or `empty`, and what members moved unless that was told of late.
+
+    Raises what Kubernetes does.
+    """
     record_result(
         policy.kubernetes,
         policy.as_owner,
         published=windows,
-        usage=_usage(policy, end_ms),
+        empty=empty,
+        usage=_usage(policy, max(window.end_ms for window in windows)) if windows else None,
         now_ms=now_ms,
         valid_until_ms=now_ms + _FIGURES_COUNT_MS,
     )
@@ -88,6 +103,6 @@ def _usage(policy: RollupPolicy, end_ms: int) -> Usage | None:
     return member_usage(UsageStore.at(policy.spec.storage.url), policy.tiers, end_ms - USAGE_DAYS * DAY_MS, end_ms)
 
 
-def _nothing_told(window: JobWindow) -> NotFound:
+def _nothing_told(window: Window) -> NotFound:
     told = f"Prometheus tells nothing of any broker from {time_words(window.start_ms)} to {time_words(window.end_ms)}"
     return NotFound(Reason.METRICS_MISSING, f"{told}, so that time is not published. Was it down, or is the policy's preset another one?")

@@ -92,8 +92,8 @@ class RollupLook:
             since_ms=round(parse_moment(metadata["creationTimestamp"]) * 1000),
             generation=int(metadata.get("generation", 0)),
         )
-        published = () if self._result is None else self._result.published
-        found = due(wanted, published, ours, now_ms=round(now_seconds * 1000))
+        published, empty = ((), ()) if self._result is None else (self._result.published, self._result.empty)
+        found = due(wanted, published, ours, now_ms=round(now_seconds * 1000), empty=empty)
         for job in found.obsolete:
             self._delete(policy, job, uids[job.name])
         return found

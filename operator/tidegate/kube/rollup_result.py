@@ -5,6 +5,7 @@ What is in it is known to `controller_logic.rollup_result`.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from controller_logic.recommend_usage import Usage
@@ -24,14 +25,21 @@ def read_result(kubernetes: Kubernetes, policy: Mapping[str, Any]) -> tuple[Roll
 
 
 def record_result(
-    kubernetes: Kubernetes, policy: Mapping[str, Any], *, published: Iterable[Window], usage: Usage | None, now_ms: int, valid_until_ms: int
+    kubernetes: Kubernetes,
+    policy: Mapping[str, Any],
+    *,
+    published: Iterable[Window],
+    empty: Iterable[Window] = (),
+    usage: Usage | None,
+    now_ms: int,
+    valid_until_ms: int,
 ) -> RollupResult:
     """Add windows, and figures where they are newer than those that stand there; what cannot be read is written over.
 
     `policy` is the whole object: the ConfigMap goes with it. Raises Conflict when others were faster again and again, else what
     `Kubernetes.write_config_map` raises.
     """
-    added = RollupResult(policy["metadata"]["uid"], now_ms, valid_until_ms, tuple(published), usage)
+    added = RollupResult(policy["metadata"]["uid"], now_ms, valid_until_ms, tuple(published), usage, tuple(empty))
     for attempts_left in reversed(range(_ATTEMPTS)):
         namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
         present = kubernetes.read_config_map(namespace, name)
@@ -64,8 +72,11 @@ def _with(before: RollupResult | None, added: RollupResult) -> RollupResult:
     figures = before
     if added.usage is not None and (before.usage is None or added.usage.until_seconds >= before.usage.until_seconds):
         figures = added
-    published = merged([*before.published, *added.published])
-    return RollupResult(added.policy_uid, figures.computed_at_ms, figures.valid_until_ms, published, figures.usage)
+    return replace(
+        figures,
+        published=merged([*before.published, *added.published]),
+        empty=merged([*before.empty, *added.empty]),
+    )
 
 
 def _body(policy: Mapping[str, Any], result: RollupResult, present: JsonObject | None) -> JsonObject:

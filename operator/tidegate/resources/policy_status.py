@@ -69,7 +69,9 @@ class PolicySummary(SchemaModel):
 class RollupStatus(SchemaModel):
     """How far the usage tables are."""
 
-    published_until: Timestamp | None = Field(default=None, description="Every window that ended by then is in the tables.")
+    published_until: Timestamp | None = Field(
+        default=None, description="Every window that ended by then is in the tables, unless Prometheus has nothing of it."
+    )
     waiting: Count = Field(description="Windows that are over and not in the tables yet.")
     failed: Count = Field(description="Of those, windows whose Job failed; each is tried again.")
 

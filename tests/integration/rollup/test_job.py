@@ -41,9 +41,9 @@ class Desk:
     kubeconfig: Path
     store: UsageStore
 
-    def call(self, command: str, *arguments: str, policy: str = "orders") -> tuple[int, str]:
+    def call(self, command: str, *arguments: str, policy: str = "orders", now_ms: int = END_MS + 300_000) -> tuple[int, str]:
         said = io.StringIO()
-        around = Surroundings(out=said, err=said, now_seconds=lambda: (END_MS + 300_000) / 1000)
+        around = Surroundings(out=said, err=said, now_seconds=lambda: now_ms / 1000)
         named = f"--policy={self.namespace}/{policy}"
         return main(["rollup", command, named, f"--kubeconfig={self.kubeconfig}", *arguments], around), said.getvalue()
 
@@ -123,7 +123,6 @@ def test_hours_that_nobody_remembers_are_named_and_all_others_filled(desk: Desk)
     [
         ("nobody", LAST_HOUR, 64, "There is no BrokerBandwidthPolicy"),
         ("orders", ("--window-start=2026-01-01T23:00:00Z", "--window-end=2026-01-02T01:00:00Z"), 64, "only what is over"),
-        ("orders", ("--window-start=2025-12-31T03:00:00Z", "--window-end=2025-12-31T04:00:00Z"), 64, "has nothing of any broker"),
         ("orders", ("--window-start=soon", "--window-end=later"), 64, "'soon' is no time"),
     ],
 )
@@ -131,6 +130,21 @@ def test_what_somebody_has_to_mend_is_not_tried_again(desk: Desk, policy: str, w
     found, said = desk.call("job", *window, policy=policy)
     assert found == code, said
     assert told in said.splitlines()[-1]
+
+
+def test_an_hour_that_prometheus_never_saw_is_noted_as_empty_once_brokers_are_told_of_again(desk: Desk) -> None:
+    code, said = desk.call("job", "--window-start=2025-12-31T03:00:00Z", "--window-end=2025-12-31T04:00:00Z")
+    assert (code, "nothing of any broker from 2025-12-31T03:00:00Z to 2025-12-31T04:00:00Z" in said) == (0, True), said
+    result = desk.result()
+    assert (result.published, [(one.end_ms - one.start_ms) // HOUR_MS for one in result.empty]) == ((), [1])
+    assert desk.store.windows("usage_5m") == []
+
+
+def test_an_hour_of_which_nothing_is_told_stays_open_while_nothing_is_told_of_now(desk: Desk) -> None:
+    """Prometheus may be of the wrong cluster, or not have begun again: nobody knows yet that the hour is lost."""
+    window = ("--window-start=2026-01-03T03:00:00Z", "--window-end=2026-01-03T04:00:00Z")
+    code, said = desk.call("job", *window, now_ms=END_MS + 34 * HOUR_MS)
+    assert (code, "has nothing of any broker" in said.splitlines()[-1]) == (64, True), said
 
 
 def test_tables_of_another_version_are_left_alone(desk: Desk) -> None:

@@ -63,12 +63,13 @@ class Desk:
     def write(self, text: str) -> None:
         self.kubernetes.write_config_map("streaming", {"metadata": {"name": "orders-rollup"}, "data": {RESULT_KEY: text}})
 
-    def write_result(self, *, published_hours: int, uid: str | None = None, valid_hours: float = 24.0) -> None:
+    def write_result(self, *, published_hours: int, empty_hours: int = 0, uid: str | None = None, valid_hours: float = 24.0) -> None:
         start_ms = round(CREATED.timestamp() * 1000)
         window = Window(start_ms, start_ms + published_hours * 3_600_000)
+        empty = (Window(window.end_ms, window.end_ms + empty_hours * 3_600_000),) if empty_hours else ()
         usage = Usage(7, NOW, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(6e6, 2e6, 3, 1.0, 0.0)})
         valid_ms = round((NOW + valid_hours * HOUR) * 1000)
-        self.write(encode(RollupResult(uid or self.ref.uid, round(NOW * 1000), valid_ms, (window,), usage)))
+        self.write(encode(RollupResult(uid or self.ref.uid, round(NOW * 1000), valid_ms, (window,), usage, empty)))
 
     def verdict(self, sight: RollupSight, *, later_seconds: float = 0.0) -> Verdict:
         (said,) = rollups_current(sight, wanted=True, previous={}, now_seconds=self.now + later_seconds)
@@ -94,6 +95,13 @@ def test_what_jobs_wrote_down_is_not_computed_again(desk: Desk) -> None:
     desk.write_result(published_hours=3)
     sight = desk.look()
     assert (desk.jobs(), desk.verdict(sight).reason) == ([], Reason.ROLLUPS_PUBLISHED)
+
+
+def test_hours_of_which_prometheus_has_nothing_are_told_and_no_failure(desk: Desk) -> None:
+    desk.write_result(published_hours=2, empty_hours=1)
+    said = desk.verdict(desk.look())
+    assert (desk.jobs(), said.status, said.reason) == ([], Truth.TRUE, Reason.ROLLUPS_PUBLISHED)
+    assert "of 1.0 hours of the last week Prometheus has nothing, so they are in no table" in said.message
 
 
 def test_who_may_not_write_makes_no_job(desk: Desk) -> None:

@@ -1,6 +1,7 @@
 """What a Job writes down is what the operator reads, it fits into a ConfigMap, and what is no result is said to be none."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,15 @@ def test_what_would_not_fit_leaves_out_those_who_move_least_and_says_how_many() 
     assert MOST_BYTES - 200 < len(text) <= MOST_BYTES
     assert kept == {f"user-{number:05}" for number in range(10_000 - len(kept), 10_000)}
     assert json.loads(text)["usage"]["omitted"] == 10_000 - len(kept)
+
+
+def test_a_result_of_before_there_was_empty_time_is_read() -> None:
+    told = result(None)
+    with_empty = replace(told, empty=(Window(300_000, 600_000),))
+    assert decode(encode(with_empty)) == with_empty
+    document = json.loads(encode(with_empty))
+    del document["emptyMs"]
+    assert decode(json.dumps(document)) == told
 
 
 BROKEN_FIGURES = ([1, 1, 1, 1, -1], ["x", 1, 1, 1, 1], [1])

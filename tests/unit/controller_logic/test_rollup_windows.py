@@ -93,6 +93,16 @@ def test_gaps_that_are_too_old_are_told_and_not_filled() -> None:
     assert (len(found.missing), found.lost_ms) == (MOST_WINDOWS, 2 * 24 * HOUR_MS)
 
 
+def test_a_window_of_which_there_is_nothing_is_no_gap_and_is_told() -> None:
+    found = due(WANTED, (hour(3), hour(1)), (), now_ms=NOW_MS, empty=(hour(2),))
+    assert (found.start, found.missing, found.published_until_ms, found.empty) == (hour(0), (hour(0),), hour(0).start_ms, (hour(2),))
+
+
+def test_what_was_empty_and_is_published_later_is_empty_no_more() -> None:
+    found = due(WANTED, (hour(3), hour(2), hour(1), hour(0)), (), now_ms=NOW_MS, empty=(hour(2),))
+    assert (found.missing, found.empty) == ((), ())
+
+
 def test_overlapping_ranges_are_merged() -> None:
     assert merged([Window(5, 9), Window(0, 3), Window(3, 6), Window(20, 21)]) == (Window(0, 9), Window(20, 21))
 

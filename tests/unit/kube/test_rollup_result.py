@@ -39,6 +39,17 @@ def test_windows_add_up_and_the_newest_figures_stay() -> None:
     )
 
 
+def test_empty_time_adds_up_too() -> None:
+    kubernetes = InMemoryKubernetes()
+    for start_ms in (100, 0):
+        record_result(
+            kubernetes, OURS, published=(), empty=[Window(start_ms, start_ms + 100)], usage=None, now_ms=1000, valid_until_ms=1500
+        )
+    result, _ = read_result(kubernetes, OURS)
+    assert result is not None
+    assert (result.published, result.empty) == ((), (Window(0, 200),))
+
+
 def test_who_was_slower_reads_again_and_adds() -> None:
     class Raced(InMemoryKubernetes):
         raced = False
