@@ -4,7 +4,6 @@ Nothing here decides what a reading is worth without the answer; every sentence 
 `controller_logic` holds on what it cannot see.
 """
 
-import json
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -14,11 +13,11 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.prometheus.answer_words import SHOWN_CHARACTERS, said_in, shortly
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
 _BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
 _TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
-_SHOWN_CHARACTERS = 300
 
 
 def shown_address(url: str) -> str:
@@ -42,11 +41,11 @@ def broken(error: Exception, address: str) -> TidegateError:
                 f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port in metrics.prometheus.url."
             )
         case exceptions.SSLError():
-            return unreachable(address, f"the encrypted connection failed: {_shortly(error)}", "Check metrics.prometheus.caSecretRef.")
+            return unreachable(address, f"the encrypted connection failed: {shortly(error)}", "Check metrics.prometheus.caSecretRef.")
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
-            return unreachable(address, _shortly(error), "Check metrics.prometheus.url and the network policy.")
+            return unreachable(address, shortly(error), "Check metrics.prometheus.url and the network policy.")
     return unreachable(address, f"its certificate authorities cannot be read: {error}", "Check metrics.prometheus.caSecretRef.")
 
 
@@ -62,7 +61,7 @@ def unreachable(address: str, why: str, hint: str) -> TidegateError:
 
 def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
     """An answer with another status than 200, of whose body the beginning was read."""
-    status, said = answer.status_code, _said(beginning)
+    status, said = answer.status_code, said_in(beginning)
     if answer.headers.get("Location") and 300 <= status < 400:
         elsewhere = shown_address(answer.headers["Location"])
         why = f"Prometheus at {address} sent us on to {elsewhere}, where a login may be wanted; we do not follow. {MEANWHILE}"
@@ -93,24 +92,5 @@ def not_samples(error: Exception, answer: requests.Response, address: str) -> Ti
 
 def partial(warnings: Sequence[str], address: str) -> TidegateError:
     """Prometheus itself says that something may be missing."""
-    why = f"Prometheus at {address} warns that its answer may lack something: {'; '.join(warnings)[:_SHOWN_CHARACTERS]}. {MEANWHILE}"
+    why = f"Prometheus at {address} warns that its answer may lack something: {'; '.join(warnings)[:SHOWN_CHARACTERS]}. {MEANWHILE}"
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
-
-
-def _said(beginning: bytes) -> str:
-    text = beginning.decode("utf-8", "replace")
-    try:
-        text = str(json.loads(text)["error"])
-    except (ValueError, KeyError, TypeError):
-        text = "a web page" if text.lstrip().startswith("<") else text
-    return " ".join(text.split())[:_SHOWN_CHARACTERS].rstrip(".") or "no reason given"
-
-
-def _shortly(error: Exception) -> str:
-    """What the innermost error says; those around it repeat it, and hold the whole query."""
-    inner: object = error
-    while isinstance(inner, Exception):
-        error = inner
-        inner = getattr(error, "reason", None) or next((part for part in error.args if isinstance(part, Exception)), None)
-    # urllib3 puts the text form of the connection in front: "HTTPConnection(host='10.0.0.1', port=9090): Failed to ..."
-    return (getattr(error, "strerror", None) or str(error)).rsplit("): ", 1)[-1][:_SHOWN_CHARACTERS]

@@ -3,19 +3,17 @@
 The operator's readings have sentences of their own (`tidegate.prometheus.failures`): there it is about what is throttled meanwhile.
 """
 
-import json
-
 import requests
 from requests import exceptions
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.prometheus.answer_words import SHOWN_CHARACTERS, said_in, shortly
 
 MEANWHILE = "No usage is written for what was asked; a later run reads it again."
 _BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
 _TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
-_SHOWN_CHARACTERS = 300
 
 
 class Damaged(Incomplete):
@@ -30,11 +28,11 @@ def broken(error: Exception, address: str) -> TidegateError:
         case _ if isinstance(error, _BAD_ADDRESS):
             return InvalidResource(f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port.")
         case exceptions.SSLError():
-            return unreachable(address, f"the encrypted connection failed: {_shortly(error)}", "Check the authorities and the certificate.")
+            return unreachable(address, f"the encrypted connection failed: {shortly(error)}", "Check the authorities and the certificate.")
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
-            return unreachable(address, _shortly(error), "Check the address and the network policy.")
+            return unreachable(address, shortly(error), "Check the address and the network policy.")
     hint = "Check the paths of token, authorities and certificate, and that there is a folder for temporary files."
     return unreachable(address, f"a file for the connection cannot be used: {error}", hint)
 
@@ -97,25 +95,5 @@ def no_floats(why: object, address: str) -> TidegateError:
 
 def partial(warnings: str, address: str) -> TidegateError:
     """Prometheus itself says that something may be missing."""
-    why = f"Prometheus at {address} warns that its answer may lack something: {warnings[:_SHOWN_CHARACTERS]}. {MEANWHILE}"
+    why = f"Prometheus at {address} warns that its answer may lack something: {warnings[:SHOWN_CHARACTERS]}. {MEANWHILE}"
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
-
-
-def said_in(beginning: bytes) -> str:
-    """The reason that the beginning of an answer gives, for messages."""
-    text = beginning.decode("utf-8", "replace")
-    try:
-        text = str(json.loads(text)["error"])
-    except (ValueError, KeyError, TypeError):
-        text = "a web page" if text.lstrip().startswith("<") else text
-    shown = "".join(sign if sign.isprintable() else " " for sign in text)
-    return " ".join(shown.split())[:_SHOWN_CHARACTERS].rstrip(".") or "no reason given"
-
-
-def _shortly(error: Exception) -> str:
-    """What the innermost error says; those around it repeat it."""
-    inner: object = error
-    while isinstance(inner, Exception):
-        error = inner
-        inner = getattr(error, "reason", None) or next((part for part in error.args if isinstance(part, Exception)), None)
-    return (getattr(error, "strerror", None) or str(error)).rsplit("): ", 1)[-1][:_SHOWN_CHARACTERS]
