@@ -4,18 +4,20 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from tests.unit.rollup.report.estate import estate_figures
+from tests.unit.rollup.report.estate import START_MS, estate_figures, estate_request
 from tests.unit.rollup.report.small_request import small_request, write_line
 from tidegate.rollup.report.figures import ReportFigures
 from tidegate.rollup.report.gathering import figures_of
 from tidegate.rollup.report.pricing import GIB
 from tidegate.rollup.report.writing import write_report
+from tidegate.rollup.schemas import HOUR_MS
 
 pytestmark = pytest.mark.integration
 
@@ -57,12 +59,23 @@ def browser() -> str:
     return found
 
 
-def dumped(page: Path, profile: Path) -> tuple[str, str]:
-    """The document after its script ran, and what the browser had to say."""
+def browsed(page: Path, profile: Path, *options: str) -> tuple[str, str]:
+    """What the browser wrote to standard output and to standard error."""
     command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-    command += [f"--user-data-dir={profile}", "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
+    command += [f"--user-data-dir={profile}", "--enable-logging=stderr", "--v=0", *options, page.as_uri()]
     run = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
     return run.stdout, run.stderr
+
+
+def dumped(page: Path, profile: Path) -> tuple[str, str]:
+    """The document after its script ran, and what the browser had to say."""
+    return browsed(page, profile, "--dump-dom")
+
+
+def changed(page: Path, addition: str) -> None:
+    """Puts something at the end of the body that the page's policy would not let be; so that goes."""
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
+    page.write_text(text.replace("</body>", f"{addition}</body>"))
 
 
 class Cells(HTMLParser):
@@ -146,9 +159,8 @@ def test_another_script_does_not_run_under_the_pages_policy(tmp_path: Path) -> N
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A second script does what a reader's hand does; the page's policy, which would stop it, is taken out for that."""
     page = write_report(estate_figures(), tmp_path_factory.mktemp("report"))
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
     steps = ",".join(f"{json.dumps(name)}: (() => {{ {script} }})()" for name, (script, _) in _DOES.items())
-    page.write_text(text.replace("</body>", f"<script>document.title = JSON.stringify({{{steps}}});</script></body>"))
+    changed(page, f"<script>document.title = JSON.stringify({{{steps}}});</script>")
     document = dumped(page, tmp_path_factory.mktemp("profile"))[0]
     found: dict[str, str] = json.loads(unescape(document.partition("<title>")[2].partition("</title>")[0]))
     return found
@@ -170,4 +182,19 @@ def test_no_name_runs_in_the_readers_browser(tmp_path: Path) -> None:
     document, said = dumped(page, tmp_path / "profile")
     assert "<title>taken</title>" not in document
     assert not re.search(r"<img\b", document)
+    assert "CONSOLE" not in said
+
+
+def test_five_minutes_of_a_short_period_are_drawn_as_the_json_file_has_them(tmp_path: Path) -> None:
+    end_ms = START_MS + HOUR_MS
+    page = write_report(figures_of(replace(estate_request(), start_ms=START_MS, end_ms=end_ms)), tmp_path / "report")
+    document, said = dumped(page, tmp_path / "profile")
+    told = json.loads((page.parent / "report.json").read_text())
+    cells = Cells(document).found
+    rates = {f"/traffic/{place}/rate": point["rate"] / 1e6 for place, point in enumerate(told["traffic"])}
+    shares = {f"/load/{place}/busiestShare": point["busiestShare"] * 100 for place, point in enumerate(told["load"])}
+    assert (len(rates), len(shares)) == (4 * 2 * 12, 6 * 2 * 12)  # tiers or brokers, directions, windows
+    for pointer, value in (rates | shares).items():
+        assert number(cells[pointer][0]) == pytest.approx(value, rel=0.005, abs=0.05), pointer
+    assert document.count("UTC, 5 min\n") == 2 * 12
     assert "CONSOLE" not in said

@@ -6,7 +6,7 @@ from tidegate.rollup.report.bullet_plot import Bullet, Meaning, bullet_plot
 from tidegate.rollup.report.drawing import Words
 from tidegate.rollup.report.figures import BrokerFigures, ContractUse, ReportFigures
 from tidegate.rollup.report.html_table import html_table, pivot_table
-from tidegate.rollup.report.load_plot import load_plot
+from tidegate.rollup.report.load_plot import is_one_window, load_plot
 from tidegate.rollup.report.markup import Markup, element, join
 from tidegate.rollup.report.section import Section
 from tidegate.rollup.report.sheets import LOAD, Column, Sheet
@@ -92,7 +92,8 @@ def _load(figures: ReportFigures, sheets: dict[str, Sheet]) -> Sequence[Markup]:
         rows = [(pointer, row) for pointer, row in sheets["load"].rows if row.direction == direction]
         points = [row for _, row in rows]
         rows.sort(key=lambda one: (one[1].start, one[1].broker))
-        caption = f"Busiest window of each step as a share of the broker's limit, {direction}"
+        shown = "Mean" if is_one_window(points[0]) else "Busiest window"
+        caption = f"{shown} of each step as a share of the broker's limit, {direction}"
         share = Column("busiest_share", "Busiest of limit", Kind.SHARE)
         table = pivot_table(Sheet("load", LOAD, rows), column=Column("broker", "Broker"), value=share, caption=caption)
         plots.append(load_plot(figures.period, points, figures.brokers[0].busiest_seconds, below=table))

@@ -11,6 +11,7 @@ from tidegate.rollup.report.units import Kind, clock, duration, with_unit
 _LEFT, _RIGHT, _ROW, _TOP = 72, WIDTH - 24, 20, 6
 _BOUNDS = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
 _OVER = len(_BOUNDS)
+_HOUR = 3600
 
 
 def load_plot(period: Period, points: Sequence[LoadPoint], window_seconds: int, *, below: Markup | None) -> Markup:
@@ -22,7 +23,7 @@ def load_plot(period: Period, points: Sequence[LoadPoint], window_seconds: int, 
     words = Words(
         f"load-{direction}",
         f"Brokers' cards against their limits: {direction}.",
-        f"The busiest {duration(window_seconds)} of every cell as a share of the broker's limit.",
+        f"{_shown_of(points[0], duration(window_seconds))} as a share of the broker's limit.",
     )
     names = [
         element("text", f"broker {broker}", x=_LEFT - 6, y=_TOP + _ROW * row + 14, text_anchor="end") for row, broker in enumerate(brokers)
@@ -37,12 +38,21 @@ def load_plot(period: Period, points: Sequence[LoadPoint], window_seconds: int, 
     return figure(words, picture, legend(_legend()), below)
 
 
+def is_one_window(point: LoadPoint) -> bool:
+    """Whether it is as short as windows get, so that its mean is its busiest."""
+    return point.seconds < _HOUR
+
+
+def _shown_of(point: LoadPoint, window: str) -> str:
+    return f"The mean of every {window}" if is_one_window(point) else f"The busiest {window} of every cell"
+
+
 def _cell(point: LoadPoint, across: Scale, top: float) -> Markup:
     at = seconds_of(point.start)
     left, right = across.at(at), across.at(at + point.seconds)
     mean = f"mean {with_unit(Kind.RATE, point.rate)}, {with_unit(Kind.SHARE, point.share)} of its limit"
     busiest = f"busiest {with_unit(Kind.RATE, point.busiest_rate)}, {with_unit(Kind.SHARE, point.busiest_share)}"
-    tip = f"broker {point.broker}, {clock(point.start)} UTC\n{mean}\n{busiest}"
+    tip = "\n".join([f"broker {point.broker}, {clock(point.start)} UTC", mean, *([] if is_one_window(point) else [busiest])])
     return bar(left, top, right - left - 0.5, _ROW - 1.5, class_=f"h{_class(point.busiest_share or 0.0)}", data_tip=tip)
 
 

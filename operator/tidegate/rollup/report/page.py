@@ -69,8 +69,11 @@ def _sections(figures: ReportFigures) -> Sequence[Section]:
 
 
 def _period(figures: ReportFigures) -> str:
+    """Where a plot is finer than the tables, it says so itself."""
     period = figures.period
-    return f"{clock(period.start)} to {clock(period.end)} UTC, {duration(period.seconds)}, by the {period.grain}"
+    drawn = (*(point.seconds for point in figures.traffic), *(point.seconds for point in figures.load))
+    whose = "tables " if min(drawn, default=period.seconds) < period.seconds / period.windows else ""
+    return f"{clock(period.start)} to {clock(period.end)} UTC, {duration(period.seconds)}, {whose}by the {period.grain}"
 
 
 def _warning(figures: ReportFigures) -> Sequence[Markup]:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.errors import InvalidResource
+from tidegate.rollup.report.finer_usage import in_tiers_of_hours
 from tidegate.rollup.report.grouping import windows_of, within
 from tidegate.rollup.report.request import GRAIN_WORDS, ReportRequest, moment
-from tidegate.rollup.schemas import FIVE_MINUTES_MS
+from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
+
+_SHORT_MS = 6 * HOUR_MS  # 72 windows of 5 minutes: bars that a finger still hits, and figures below that one can read through
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,18 @@ class PeriodTables:
     tiers: pa.Table
     usage_5m: pa.Table | None
     broker_5m: pa.Table | None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is drawn by the shortest windows that there are."""
+        return self.end_ms - self.start_ms <= _SHORT_MS
+
+    @property
+    def drawn_usage(self) -> tuple[pa.Table, int]:
+        """Usage with tiers for what is drawn over time, and how long its windows are in ms. Either way it is the same bytes."""
+        told = self.usage_5m if self.is_short else None
+        finer = None if told is None else in_tiers_of_hours(told, self.usage, start_ms=self.start_ms)
+        return (self.usage, self.grain_ms) if finer is None else (finer, FIVE_MINUTES_MS)
 
     @property
     def finest_brokers(self) -> tuple[pa.Table, int]:

@@ -21,9 +21,10 @@ _CARDS_SHOWN = 24
 
 def traffic_points(tables: PeriodTables) -> tuple[TrafficPoint, ...]:
     """What each tier moved, by direction, time and tier. A step is a whole number of windows; the last one may be shorter."""
-    lines = 2 * max(1, len(tables.usage["tier"].unique()))
-    step_ms = _step_ms(tables, max(_FEWEST_STEPS, min(_TRAFFIC_STEPS, _TRAFFIC_POINTS // lines)))
-    stepped = floored(tables.usage, step_ms, origin_ms=tables.start_ms)
+    usage, window_ms = tables.drawn_usage
+    lines = 2 * max(1, len(usage["tier"].unique()))
+    step_ms = _step_ms(tables, window_ms, max(_FEWEST_STEPS, min(_TRAFFIC_STEPS, _TRAFFIC_POINTS // lines)))
+    stepped = floored(usage, step_ms, origin_ms=tables.start_ms)
     rows = list(grouped(stepped, ("window_start", "tier", "direction"), Wanted(sums=("bytes",))))
     rows.sort(key=lambda row: (row["direction"], row["window_start"], row["tier"]))
     return tuple(_traffic(row, _seconds(row, tables, step_ms)) for row in rows)
@@ -35,9 +36,9 @@ def _traffic(row: Row, seconds: float) -> TrafficPoint:
 
 def load_points(tables: PeriodTables, brokers: Sequence[BrokerFigures]) -> tuple[LoadPoint, ...]:
     """What the cards nearest to their limits carried, by broker, direction and time; at most 24 cards, and none without a limit."""
-    step_ms = _step_ms(tables, _LOAD_STEPS)
     limits = _shown(brokers)
     finest, window_ms = tables.finest_brokers
+    step_ms = _step_ms(tables, window_ms, _LOAD_STEPS)
     stepped = floored(_of_brokers(finest, {broker for broker, _ in limits}), step_ms, origin_ms=tables.start_ms)
     named = stepped.append_column("busiest", stepped["nic_bytes"])
     rows = list(grouped(named, ("window_start", "broker", "direction"), Wanted(sums=("nic_bytes",), highest=("busiest",))))
@@ -71,7 +72,10 @@ def _of_brokers(table: pa.Table, brokers: set[int]) -> pa.Table:
     return table.filter(pc.is_in(table["broker"], value_set=pa.array(sorted(brokers), pa.int32())))
 
 
-def _step_ms(tables: PeriodTables, steps: int) -> int:
+def _step_ms(tables: PeriodTables, window_ms: int, steps: int) -> int:
+    """A window where the period is short; else whole windows of the tables, so many that there are at most so many steps."""
+    if tables.is_short:
+        return window_ms
     windows = ceil((tables.end_ms - tables.start_ms) / tables.grain_ms)
     return tables.grain_ms * ceil(windows / steps)
 

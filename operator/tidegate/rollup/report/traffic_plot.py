@@ -7,10 +7,11 @@ from tidegate.rollup.report.axes import Scale, horizontal_axis, round_ticks, sec
 from tidegate.rollup.report.drawing import WIDTH, Words, bar, drawing, figure, legend
 from tidegate.rollup.report.figures import Period, TrafficPoint
 from tidegate.rollup.report.markup import Markup, element
-from tidegate.rollup.report.units import Kind, clock, readable, with_unit
+from tidegate.rollup.report.units import Kind, clock, duration, readable, with_unit
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 56, WIDTH - 24, 26, 206, 234
 _COLOURS = 7
+_HOUR = 3600
 _OTHERS = "all other tiers"
 
 
@@ -32,7 +33,7 @@ def traffic_plot(period: Period, points: Sequence[TrafficPoint], direction: str,
     words = Words(
         f"traffic-{direction}",
         f"Traffic over time: {direction}.",
-        f"Mean rate of every {period.grain if seconds <= 3600 else 'step'} by tier, in MB/s, UTC.",
+        f"Mean rate of every {_step_words(period, seconds)} by tier, in MB/s, UTC.",
     )
     picture = drawing(
         words,
@@ -42,6 +43,10 @@ def traffic_plot(period: Period, points: Sequence[TrafficPoint], direction: str,
         height=_HEIGHT,
     )
     return figure(words, picture, legend([(_colour(tier, tiers), tier_words(tier)) for tier in tiers]), below)
+
+
+def _step_words(period: Period, seconds: float) -> str:
+    return duration(seconds) if seconds < _HOUR else period.grain if seconds == _HOUR else "step"
 
 
 def _by_volume(points: Sequence[TrafficPoint]) -> Sequence[str]:
@@ -76,7 +81,8 @@ def _step(start: str, seconds: float, rates: Mapping[str, float], *, across: Sca
             bottom, top = upward.at(base), upward.at(base + rate)
             parts.append(bar(left, top, right - left - 0.6, bottom - top, class_=_colour(tier, tiers)))
             base += rate
-    lines = [f"{clock(start)} UTC, {readable(seconds / 3600)} h", *(f"{tier_words(tier)}: {_rate(rates.get(tier, 0.0))}" for tier in tiers)]
+    length = duration(seconds) if seconds < _HOUR else f"{readable(seconds / _HOUR)} h"
+    lines = [f"{clock(start)} UTC, {length}", *(f"{tier_words(tier)}: {_rate(rates.get(tier, 0.0))}" for tier in tiers)]
     tip = "\n".join([*lines, f"together: {_rate(base)}"])
     return element("g", *parts, bar(left, _TOP, right - left, _BOTTOM - _TOP, class_="target"), data_tip=tip)
 
