@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import zlib
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -198,3 +199,24 @@ def test_five_minutes_of_a_short_period_are_drawn_as_the_json_file_has_them(tmp_
         assert number(cells[pointer][0]) == pytest.approx(value, rel=0.005, abs=0.05), pointer
     assert document.count("UTC, 5 min\n") == 2 * 12
     assert "CONSOLE" not in said
+
+
+def texts_by_printed_page(pdf: bytes) -> list[int]:
+    """How many pieces of text each page shows."""
+    streams = {
+        place: zlib.decompress(data)
+        for place, data in re.findall(rb"(\d+) 0 obj\n<<[^>]*FlateDecode[^>]*>> stream\n(.*?)\nendstream", pdf, re.DOTALL)
+    }
+    pages = re.findall(rb"/Type /Page\n.*?/Contents (\d+) 0 R", pdf, re.DOTALL)
+    return [len(re.findall(rb"\bT[jJ]\b", streams[place])) for place in pages]
+
+
+def test_every_printed_page_of_a_table_has_its_columns_titles(tmp_path: Path) -> None:
+    """They are buttons, which Chromium by itself paints on a table's first page alone. Here they are the only text that is left."""
+    page = write_report(estate_figures(), tmp_path / "report")
+    others = ":not(:has(#table-members)):not(#table-members, #table-members *) { display: none; }"
+    changed(page, f"<style>{others} caption {{ display: none; }} td {{ font-size: 0 !important; height: 3cm; }}</style>")
+    browsed(page, tmp_path / "profile", "--no-pdf-header-footer", f"--print-to-pdf={tmp_path / 'page.pdf'}")
+    first, *following = texts_by_printed_page((tmp_path / "page.pdf").read_bytes())
+    assert len(following) >= 4
+    assert {first} == set(following) != {0}
