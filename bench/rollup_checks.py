@@ -17,7 +17,7 @@ from tidegate.rollup.schemas import DIRECTIONS, Direction
 from tidegate.rollup.tables.store import UsageStore
 
 _MOST_RANK_ERROR_PERCENT = 0.5
-_STATED = {(False, 12): 0.8, (False, 1): 2.6, (True, 12): 2.2, (True, 1): 4.3}  # docs/usage.md: 95 of 100 clients are within, percent
+_STATED = {(False, 12): 0.8, (False, 1): 2.6, (True, 12): 2.3, (True, 1): 4.4}  # docs/usage.md: 95 of 100 clients are within, percent
 _SHARES = (0.5, 0.95, 0.99)
 
 Quantiles = Sequence[tuple[int, str, float, float, float]]
