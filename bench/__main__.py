@@ -51,7 +51,8 @@ def main() -> int:
 
 
 def _write_page(records: Records) -> None:
-    PAGE.write_text(page([record for name in PARTS if (record := records.read(name)) is not None]), encoding="utf-8")
+    known = {title: [record for name in parts if (record := records.read(name)) is not None] for title, parts in SECTIONS.items()}
+    PAGE.write_text(page(known), encoding="utf-8")
 
 
 def _measure(name: str, records: Records) -> bool:
@@ -98,26 +99,31 @@ def _reaction() -> list[Figure]:
         return reaction(running, 10)
 
 
-PARTS: Mapping[str, Callable[[], list[Figure]]] = {
-    "decide": decide_figures,
-    "metadata": metadata_figures,
-    "reaction": _reaction,
-    "cold-1000": lambda: _cold(1000, brokers=1),
-    "cold-5000": lambda: _cold(5000, brokers=1),
-    "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
-    "change": _changes,
-    "rest": _rest,
-    "throttle-reaction-1s": slightly_over,
-    "throttle-reaction-15s": far_over_rarely_read,
-    **QUOTA_WINDOWS,
-    "throttle-short-bursts": short_bursts,
-    "throttle-thirty": thirty,
-    "throttle-backlog": backlog,
-    **EPISODES,
-    "in-cluster": in_cluster,
-    **ROLLUPS,
-    "peers": lambda: peers(1000, 5),
+SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
+    "From a resource to a quota": {
+        "decide": decide_figures,
+        "metadata": metadata_figures,
+        "reaction": _reaction,
+        "cold-1000": lambda: _cold(1000, brokers=1),
+        "cold-5000": lambda: _cold(5000, brokers=1),
+        "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
+        "change": _changes,
+        "rest": _rest,
+        "peers": lambda: peers(1000, 5),
+    },
+    "Throttling": {
+        "throttle-reaction-1s": slightly_over,
+        "throttle-reaction-15s": far_over_rarely_read,
+        **QUOTA_WINDOWS,
+        "throttle-short-bursts": short_bursts,
+        "throttle-thirty": thirty,
+        "throttle-backlog": backlog,
+        **EPISODES,
+    },
+    "In a cluster": {"in-cluster": in_cluster},
+    "Usage rollups": ROLLUPS,
 }
+PARTS: Mapping[str, Callable[[], list[Figure]]] = {name: part for parts in SECTIONS.values() for name, part in parts.items()}
 
 
 if __name__ == "__main__":

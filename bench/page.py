@@ -1,6 +1,6 @@
-"""The page docs/benchmarks.md: our figures under the machine they were measured on, and the peers' beside them."""
+"""The page docs/benchmarks.md: our figures with the machine they were measured on, and the peers' beside them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.records import Record
 
@@ -10,37 +10,24 @@ _PEERS = (
 )
 
 
-def _surroundings(record: Record) -> str:
-    taken = "" if record.stolen_percent is None else f"{record.stolen_percent:g} %"
-    return f"{record.load:g} | {taken}"
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+Machine = tuple[tuple[str, str], ...]
 
 
-def _measured(records: Sequence[Record]) -> str:
-    """A machine, and the figures of the parts that were measured on it."""
-    facts = "\n".join(f"| {label} | {text} |" for label, text in records[0].machine.items())
-    rows = "\n".join(f"{figure.row()} {record.day} | {_surroundings(record)} |" for record in records for figure in record.figures)
-    return f"""| machine | |
-|---|---|
-{facts}
-
-| what | measured | bound | verdict | note | day | load | taken |
-|---|---|---|---|---|---|---|---|
-{rows}
-"""
-
-
-def page(records: Sequence[Record]) -> str:
-    """The page as Markdown, with the newest figures of each part."""
+def page(sections: Mapping[str, Sequence[Record]]) -> str:
+    """The page as Markdown: the records of each section under its title, none where it has none, and the machines of all of them."""
+    letters = dict(zip(dict.fromkeys(_machine(record) for records in sections.values() for record in records), _LETTERS, strict=False))
     peers = "\n".join(f"| {what} | {value} | {source} |" for what, value, source in _PEERS)
-    machines = list({tuple(record.machine.items()): None for record in records})
-    measured = "\n".join(_measured([one for one in records if tuple(one.machine.items()) == machine]) for machine in machines)
+    measured = "\n".join(_section(title, records, letters) for title, records in sections.items() if records)
     return f"""# Benchmarks
 
 Written by `make bench`; each part also runs alone (`python -m bench cold-5000`; `python -m bench --help` lists them). Real Kafka 3.9.2
 brokers with ZooKeeper on loopback, a real Kubernetes API server, the operator as a process of its own: all of them share one machine,
 where a real cluster has one for each; so does the real Prometheus that rollups read. Python's garbage collector is set as the operator
 sets it. `load` is the load average of the minute before the part began, `taken` the share of the processors' time that the host of this
-virtual machine gave to others meanwhile.
+virtual machine gave to others meanwhile, `on` the machine.
+
+{_machines(letters)}
 
 {measured}
 ## Others
@@ -49,3 +36,34 @@ virtual machine gave to others meanwhile.
 |---|---|---|
 {peers}
 """
+
+
+def _machine(record: Record) -> Machine:
+    return tuple(record.machine.items())
+
+
+def _machines(letters: Mapping[Machine, str]) -> str:
+    """A column for each machine."""
+    labels = list(dict.fromkeys(label for machine in letters for label, _ in machine))
+    rows = [[label, *(dict(machine).get(label, "") for machine in letters)] for label in labels]
+    head = ["machine", *letters.values()]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def _section(title: str, records: Sequence[Record], letters: Mapping[Machine, str]) -> str:
+    rows = "\n".join(
+        f"{figure.row()} {record.day} | {_surroundings(record)} | {letters[_machine(record)]} |"
+        for record in records
+        for figure in record.figures
+    )
+    return f"""## {title}
+
+| what | measured | bound | verdict | note | day | load | taken | on |
+|---|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def _surroundings(record: Record) -> str:
+    taken = "" if record.stolen_percent is None else f"{record.stolen_percent:g} %"
+    return f"{record.load:g} | {taken}"

@@ -8,6 +8,8 @@ from bench.figure import Figure, median_of, percentile
 from bench.page import page
 from bench.records import Record, Records
 
+CORES = (("decide", "2 cores"), ("cold", "64 cores"), ("rollup", "2 cores"))
+
 
 @pytest.mark.parametrize(("percent", "expected"), [(50, 5.0), (95, 10.0), (99, 10.0), (100, 10.0), (0, 1.0)])
 def test_a_percentile_is_a_value_that_was_measured(percent: float, expected: float) -> None:
@@ -35,22 +37,23 @@ def test_a_part_that_is_measured_again_replaces_its_figures_only(tmp_path: Path)
     records.write(Record("decide", "2026-01-01", 0.5, [Figure("decide", 90.0, "ms", 100.0)]))
     records.write(Record("cold", "2026-01-01", 0.5, [Figure("cold", 9.0, "s", 3.0)]))
     records.write(Record("cold", "2026-01-02", 0.1, [Figure("cold", 2.0, "s", 3.0)]))
-    shown = page([record for part in ("decide", "cold") if (record := records.read(part))])
+    shown = page({"Quotas": [record for part in ("decide", "cold") if (record := records.read(part))]})
     assert "| decide | 90 ms | at most 100 ms | kept |  | 2026-01-01 | 0.5 |" in shown
     assert "| cold | 2 s | at most 3 s | kept |  | 2026-01-02 | 0.1 |" in shown
     assert records.read("rest") is None
 
 
-def test_figures_stand_under_the_machine_they_were_measured_on(tmp_path: Path) -> None:
-    records = Records(tmp_path)
-    for part, cores in (("decide", "2 cores"), ("cold", "64 cores"), ("rest", "2 cores")):
-        records.write(Record(part, "2026-01-01", 0.5, [Figure(part, 1.0, "s", None)], machine={"Processor": cores}))
-    shown = page([record for part in ("decide", "cold", "rest") if (record := records.read(part))])
-    told = [line.split("|")[1:3] for line in shown.splitlines() if "cores" in line or "| 1 s |" in line]
-    assert [[word.strip() for word in words] for words in told] == [
-        ["Processor", "2 cores"],
-        ["decide", "1 s"],
-        ["rest", "1 s"],
-        ["Processor", "64 cores"],
-        ["cold", "1 s"],
+def test_every_figure_names_its_machine_and_stands_in_its_section() -> None:
+    parts = {part: Record(part, "2026-01-01", 0.5, [Figure(part, 1.0, "s", None)], machine={"Processor": cores}) for part, cores in CORES}
+    shown = page({"Quotas": [parts["decide"], parts["cold"]], "Not measured": [], "Rollups": [parts["rollup"]]}).splitlines()
+    assert "| machine | A | B |" in shown
+    assert "| Processor | 2 cores | 64 cores |" in shown
+    told = [line.strip("#| ").replace(" ", "").split("|") for line in shown if line.startswith("## ") or "| 1 s |" in line]
+    assert [[words[0], words[-1]] for words in told] == [
+        ["Quotas", "Quotas"],
+        ["decide", "A"],
+        ["cold", "B"],
+        ["Rollups", "Rollups"],
+        ["rollup", "A"],
+        ["Others", "Others"],
     ]

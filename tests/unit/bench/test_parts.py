@@ -15,6 +15,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "tune_collector", lambda: None)
     parts = {"first": lambda: [Figure("one", 1.0, "s", 2.0)], "second": lambda: [Figure("two", 3.0, "s", 2.0)]}
     monkeypatch.setattr(bench, "PARTS", parts)
+    monkeypatch.setattr(bench, "SECTIONS", {"All": parts})
     bench.PAGE.write_text("as committed", encoding="utf-8")
 
 
