@@ -3,9 +3,9 @@
 Times are whole milliseconds since the epoch; ranges are half-open, [start, end). Nothing here connects or decodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,14 @@ class Selection:
     excluding: Mapping[str, str] = field(default_factory=dict)
 
 
+class Asked(NamedTuple):
+    """One thing to read: the samples in [start_ms, end_ms) of the series selected."""
+
+    selection: Selection
+    start_ms: int
+    end_ms: int
+
+
 class Transport(Protocol):
     """One way of reading history. `exact` says that values are the stored samples, with their own times."""
 
@@ -48,6 +56,10 @@ class Transport(Protocol):
 
         Sorted by labels, so that the answer depends neither on the way nor on the server's order.
         """
+        ...
+
+    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+        """What `read` gives for each of these, in their order."""
         ...
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.rollup.transport.histories import BASE_MS, STALE
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import PrometheusServer
-from tidegate.rollup.samples import Selection, SeriesSamples
+from tidegate.rollup.samples import Asked, Selection, SeriesSamples
 from tidegate.rollup.transport.ladder import RUNGS, Probe, choose
 from tidegate.rollup.transport.matrix_text import read_usual
 from tidegate.rollup.transport.range_selector import RangeSelector
@@ -92,6 +92,21 @@ def test_every_way_gives_exactly_what_is_stored(history: HistoryServer, series: 
     with every_way(history) as ways:
         for way in ways:
             assert rows(way.read(Selection(metric), start_ms, start_ms + length_ms)) == expected, way.name
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.dictionaries(st.sampled_from("abcd"), histories()), st.integers(0, 3_000_000)), max_size=5))
+def test_several_metrics_read_together_are_exactly_what_is_stored(
+    history: HistoryServer, told: list[tuple[dict[str, Samples], int]]
+) -> None:
+    asked = []
+    for series, length_ms in told:
+        asked.append(Asked(Selection(history.new_metric()), BASE_MS, BASE_MS + length_ms))
+        history.write(asked[-1].selection.metric, *(({"series": name}, samples) for name, samples in series.items()))
+    expected = [stored(series, BASE_MS, BASE_MS + length_ms) for series, length_ms in told]
+    with every_way(history) as ways:
+        for way in ways:
+            assert [rows(found) for found in way.read_all(asked)] == expected, way.name
 
 
 def test_windows_that_touch_share_no_sample_and_lose_none(history: HistoryServer) -> None:

@@ -1,46 +1,49 @@
 """One broker's samples, as far as its windows need them: the reads that one task makes, and nothing of other brokers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidegate.prometheus.broker_identity import broker_of
 from tidegate.prometheus.presets import identity_of
 from tidegate.prometheus.selectors import literally
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker_fold import DirectionSamples
-from tidegate.rollup.fold.windows import Range, Reading
+from tidegate.rollup.fold.windows import Reading
 from tidegate.rollup.ingest.catalogue import DirectionSelections, catalogue
-from tidegate.rollup.samples import Selection, SeriesSamples, Transport
+from tidegate.rollup.samples import Asked, Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import Direction
 
 
 def read_broker(transport: Transport, settings: MetricsSettings, broker: int, reading: Reading) -> Mapping[Direction, DirectionSamples]:
-    """Both directions. Raises tidegate.errors and never gives a part."""
-    history = _BrokerHistory(transport, settings, broker)
-    return {direction: history.direction(selections, reading) for direction, selections in catalogue(settings).items()}
+    """Both directions, asked for together. Raises tidegate.errors and never gives a part."""
+    own, selections = _OwnSeries(settings, broker), catalogue(settings)
+    asked = {(direction, role): one for direction, each in selections.items() for role, one in own.asked(each, reading)}
+    found = dict(zip(asked, transport.read_all(list(asked.values())), strict=True))
+    return {
+        direction: DirectionSamples(**{role: own.among(series) for (way, role), series in found.items() if way == direction})
+        for direction in selections
+    }
 
 
-class _BrokerHistory:
+class _OwnSeries:
     """The series of one broker. A matcher narrows what the server sends; the labels then decide, as they do in the control pass."""
 
-    def __init__(self, transport: Transport, settings: MetricsSettings, broker: int) -> None:
-        self._transport = transport
+    def __init__(self, settings: MetricsSettings, broker: int) -> None:
         self._broker = broker
         self._identity = identity_of(settings)
         self._broker_of = broker_of(self._identity)
 
-    def direction(self, selections: DirectionSelections, reading: Reading) -> DirectionSamples:
-        return DirectionSamples(
-            cards=self._read(selections.cards, reading.counters),
-            client_bytes=self._read(selections.client_bytes, reading.counters),
-            replication_bytes=self._read(selections.replication_bytes, reading.counters),
-            rates=self._read(selections.rates, reading.gauges),
-            throttle_times=self._read(selections.throttle_times, reading.gauges),
+    def asked(self, selections: DirectionSelections, reading: Reading) -> Iterator[tuple[str, Asked]]:
+        """What to read, each with its place in `DirectionSamples`."""
+        told = (
+            ("cards", selections.cards, reading.counters),
+            ("client_bytes", selections.client_bytes, reading.counters),
+            ("replication_bytes", selections.replication_bytes, reading.counters),
+            ("rates", selections.rates, reading.gauges),
+            ("throttle_times", selections.throttle_times, reading.gauges),
         )
+        return ((role, Asked(self._narrowed(selection), *times)) for role, selection, times in told if selection is not None)
 
-    def _read(self, selection: Selection | None, times: Range) -> Sequence[SeriesSamples]:
-        if selection is None:
-            return ()
-        found = self._transport.read(self._narrowed(selection), *times)
+    def among(self, found: Iterable[SeriesSamples]) -> Sequence[SeriesSamples]:
         return [series for series in found if self._broker_of(series.labels) == self._broker]
 
     def _narrowed(self, selection: Selection) -> Selection:

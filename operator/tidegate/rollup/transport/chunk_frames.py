@@ -7,8 +7,9 @@
 A series may go on in the next frame. A server at fault writes its error as text behind the frames: the checksum tells it from one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tidegate.rollup.transport.crc32c import checksums
 from tidegate.rollup.transport.label_messages import read_labels
 from tidegate.rollup.transport.protobuf_wire import BYTES, Malformed, fields, read_varint
 from tidegate.rollup.transport.stored_series import StoredSeries
-from tidegate.rollup.transport.xor_chunks import ChunkPlaces, decode_xor_chunks
+from tidegate.rollup.transport.xor_chunks import ChunkPlaces, DecodedChunks, decode_xor_chunks
 
 _CHECKSUM_BYTES = 4
 _XOR = 1
@@ -28,27 +29,54 @@ class UnknownEncoding(ValueError):
 
 
 @dataclass(slots=True)
-class _Found:
+class StoredChunks:
+    """Series with chunks that lie in `answer`, still packed. Labels may come twice: a series may be told in pieces."""
+
+    answer: bytes
     labels: list[Mapping[str, str]] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)  # of each series
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
 
-def read_frames(answer: bytes) -> StoredSeries:
+def read_frames(answer: bytes) -> StoredChunks:
     """All series of a whole answer.
 
-    Raises Malformed when it is damaged or ends early, UnknownEncoding for chunks of anything but floats.
+    Raises Malformed when it is damaged or ends early, UnknownEncoding for chunks of anything but floats. Whether the chunks themselves are
+    sound is found out by `decoded`.
     """
-    found = _Found()
+    found = StoredChunks(answer)
     for start, end in _messages(answer):
         for series in fields(answer, start, end):
             if series.number == 1 and series.wire_type == BYTES:
-                _read_series(answer, found, series.start, end=series.end)
-    decoded = decode_xor_chunks(answer, ChunkPlaces(np.array(found.starts, np.int64), np.array(found.ends, np.int64)))
-    of_series = np.repeat(np.arange(len(found.labels)), found.chunks)
-    counts = np.bincount(of_series, weights=decoded.counts, minlength=len(found.labels)).astype(np.int64)
-    return StoredSeries(found.labels, counts, decoded.times_ms, decoded.values)
+                _read_series(found, series.start, series.end)
+    return found
+
+
+def decoded(answers: Sequence[StoredChunks]) -> list[StoredSeries]:
+    """The samples of each answer; raises Malformed when a chunk of any of them is damaged.
+
+    Decoding takes a step for each sample of the longest chunk, whether there are three chunks or a thousand. So answers of few series
+    are better decoded together with those of many.
+    """
+    begins = accumulate((len(one.answer) for one in answers), initial=0)
+    shifted = list(zip(begins, answers, strict=False))
+    starts = np.array([begin + start for begin, one in shifted for start in one.starts], np.int64)
+    ends = np.array([begin + end for begin, one in shifted for end in one.ends], np.int64)
+    samples = decode_xor_chunks(b"".join(one.answer for one in answers), ChunkPlaces(starts, ends))
+    return list(_shares(answers, samples))
+
+
+def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator[StoredSeries]:
+    """What belongs to each answer."""
+    chunk = sample = 0
+    for one in answers:
+        of_chunks = samples.counts[chunk : chunk + len(one.starts)]
+        of_series = np.repeat(np.arange(len(one.labels)), one.chunks)
+        counts = np.bincount(of_series, weights=of_chunks, minlength=len(one.labels)).astype(np.int64)
+        own = slice(sample, sample + int(of_chunks.sum()))
+        yield StoredSeries(one.labels, counts, samples.times_ms[own], samples.values[own])
+        chunk, sample = chunk + len(of_chunks), own.stop
 
 
 def _messages(answer: bytes) -> Iterator[tuple[int, int]]:
@@ -87,7 +115,8 @@ def _text(rest: bytes) -> str:
     return f'; it reads "{said}"' if said.isprintable() and "\ufffd" not in said else ""
 
 
-def _read_series(answer: bytes, found: _Found, start: int, *, end: int) -> None:
+def _read_series(found: StoredChunks, start: int, end: int) -> None:
+    answer = found.answer
     labels: list[tuple[int, int]] = []
     chunks = 0
     for part in fields(answer, start, end):

@@ -4,10 +4,12 @@ What answers is judged by its kind and its content: some front ends answer any p
 """
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
-from tidegate.rollup.samples import Selection
+from tidegate.rollup.samples import Asked, Selection
 from tidegate.rollup.transport import failures
-from tidegate.rollup.transport.chunk_frames import UnknownEncoding, read_frames
+from tidegate.rollup.transport.chunk_frames import StoredChunks, UnknownEncoding, decoded, read_frames
 from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.protobuf_wire import Malformed
 from tidegate.rollup.transport.remote_read_request import AnswerKind, read_request
@@ -17,11 +19,14 @@ from tidegate.rollup.transport.snappy_block import unpacked, unpacked_bytes
 from tidegate.rollup.transport.stored_series import StoredSeries
 
 _PATH = "/api/v1/read"
+_TOGETHER_BYTES = 32 * 1024 * 1024  # of answers; from then on decoding them together gains nothing and only keeps memory
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
     "X-Prometheus-Remote-Read-Version": "0.1.0",
 }
+
+Result = TypeVar("Result")
 
 
 class _RemoteRead(Rung):
@@ -29,14 +34,17 @@ class _RemoteRead(Rung):
     content_type: str
 
     def _stored(self, selection: Selection, start_ms: int, *, end_ms: int, until: float) -> StoredSeries:
-        question = Question(_PATH, read_request(selection, start_ms, end_ms, kind=self.wanted), _HEADERS)
-        return self._exchange.ask(question, self._decoded, until=until)
+        return self._ask(Asked(selection, start_ms, end_ms), self._read, until)
 
-    def _decoded(self, answer: Answer) -> StoredSeries:
+    def _ask(self, asked: Asked, read: Callable[[Answer], Result], until: float) -> Result:
+        question = Question(_PATH, read_request(*asked, kind=self.wanted), _HEADERS)
+        return self._exchange.ask(question, lambda answer: self._checked(answer, read), until=until)
+
+    def _checked(self, answer: Answer, read: Callable[[Answer], Result]) -> Result:
         if answer.kind.partition(";")[0].strip() != self.content_type:
             raise answer.other_content(self.content_type)
         try:
-            return self._read(answer)
+            return read(answer)
         except Malformed as error:
             raise failures.damaged(error, answer.address) from error
         except (UnknownEncoding, Histograms) as error:
@@ -53,8 +61,28 @@ class RemoteReadChunks(_RemoteRead):
     wanted = AnswerKind.STREAMED_XOR_CHUNKS
     content_type = "application/x-streamed-protobuf"
 
+    def _stored_all(self, asked: Sequence[Asked]) -> Iterator[StoredSeries]:
+        group: list[tuple[Asked, StoredChunks]] = []
+        for one in asked:
+            group.append((one, self._ask(one, _chunks, self._exchange.deadline())))
+            if sum(len(chunks.answer) for _, chunks in group) > _TOGETHER_BYTES:
+                yield from self._together(group)
+                group = []
+        yield from self._together(group)
+
+    def _together(self, group: Sequence[tuple[Asked, StoredChunks]]) -> Sequence[StoredSeries]:
+        try:
+            return decoded([chunks for _, chunks in group])
+        except Malformed:
+            # a chunk in a frame whose checksum is right; asked for one by one, its answer gets further attempts, or its error
+            return list(super()._stored_all([one for one, _ in group]))
+
     def _read(self, answer: Answer) -> StoredSeries:
-        return read_frames(answer.whole())
+        return decoded([_chunks(answer)])[0]
+
+
+def _chunks(answer: Answer) -> StoredChunks:
+    return read_frames(answer.whole())
 
 
 class RemoteReadSamples(_RemoteRead):

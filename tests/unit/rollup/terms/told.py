@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
-from tidegate.rollup.samples import Selection, SeriesSamples
+from tidegate.rollup.samples import Asked, Selection, SeriesSamples
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.operator_samples import STATES
 from tidegate.rollup.terms.policy_terms import PolicyTerms
@@ -74,6 +74,9 @@ class Told:
         self.reads.append(selection.metric or selection.matching.get("__name__", ""))
         found = (self._within(labels, samples, start_ms, end_ms) for name, labels, samples in self.series if _fits(selection, name, labels))
         return [one for one in found if len(one.times_ms)]
+
+    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+        return [self.read(*one) for one in asked]
 
     def _within(self, labels: Mapping[str, str], samples: Mapping[float, float], start_ms: int, end_ms: int) -> SeriesSamples:
         kept = [(START_MS + round(at * 1000), value) for at, value in sorted(samples.items()) if start_ms <= START_MS + at * 1000 < end_ms]

@@ -98,6 +98,12 @@ def chunked_series(labels: Mapping[str, str], *chunks: Samples, encoding: int = 
     return labels_bytes(labels) + b"".join(bytes_field(2, chunk_bytes(chunk, encoding=encoding)) for chunk in chunks)
 
 
+def damaged_series(labels: Mapping[str, str], samples: Samples) -> bytes:
+    """The same with a chunk that was cut off before it was sent, so that the frame's checksum is right."""
+    cut = varint_field(1, samples[0][0]) + varint_field(2, samples[-1][0]) + varint_field(3, XOR) + bytes_field(4, xor_chunk(samples)[:-1])
+    return labels_bytes(labels) + bytes_field(2, cut)
+
+
 def frame(*series: bytes) -> bytes:
     """One frame of a streamed answer: length, checksum, the message ChunkedReadResponse."""
     message = b"".join(bytes_field(1, one) for one in series)

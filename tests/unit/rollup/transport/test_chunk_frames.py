@@ -6,21 +6,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, frame, labels_bytes
+from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, damaged_series, frame, labels_bytes
 from tests.unit.rollup.transport.histories import Samples, bits, samples
-from tidegate.rollup.transport.chunk_frames import UnknownEncoding, read_frames
+from tidegate.rollup.transport.chunk_frames import UnknownEncoding, decoded, read_frames
 from tidegate.rollup.transport.protobuf_wire import Malformed, bytes_field, varint_field
+from tidegate.rollup.transport.stored_series import StoredSeries
 
 ONE = [(1_700_000_000_000, 1.0), (1_700_000_015_000, 2.0)]
 LATER = [(1_700_000_030_000, 3.0)]
 
 labels = st.dictionaries(st.text("abcdef_", min_size=1, max_size=5), st.text(max_size=200), min_size=1, max_size=5)
+answers = st.lists(st.tuples(labels, st.lists(samples(max_size=5), min_size=1, max_size=3)), max_size=4)
+Answers = list[tuple[dict[str, str], list[Samples]]]
+
+
+def read(answer: bytes) -> StoredSeries:
+    (found,) = decoded([read_frames(answer)])
+    return found
+
+
+def plain(found: StoredSeries) -> tuple[object, ...]:
+    return list(found.labels), found.counts.tolist(), found.times_ms.tolist(), found.values.tobytes()
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(labels, st.lists(samples(max_size=5), min_size=1, max_size=3)), max_size=4))
-def test_series_come_back_with_their_labels_and_samples(series: list[tuple[dict[str, str], list[Samples]]]) -> None:
-    found = read_frames(b"".join(frame(chunked_series(names, *chunks)) for names, chunks in series))
+@given(answers)
+def test_series_come_back_with_their_labels_and_samples(series: Answers) -> None:
+    found = read(b"".join(frame(chunked_series(names, *chunks)) for names, chunks in series))
     assert list(found.labels) == [names for names, _ in series]
     assert found.counts.tolist() == [sum(map(len, chunks)) for _, chunks in series]
     flat = [sample for _, chunks in series for chunk in chunks for sample in chunk]
@@ -28,23 +40,38 @@ def test_series_come_back_with_their_labels_and_samples(series: list[tuple[dict[
     assert found.values.tobytes() == b"".join(bits(value) for _, value in flat)
 
 
+@settings(max_examples=50)
+@given(st.lists(answers, max_size=5))
+def test_answers_decoded_together_are_what_each_is_alone(several: list[Answers]) -> None:
+    whole = [b"".join(frame(chunked_series(names, *chunks)) for names, chunks in series) for series in several]
+    together = decoded([read_frames(answer) for answer in whole])
+    assert [plain(one) for one in together] == [plain(read(answer)) for answer in whole]
+
+
+def test_a_damaged_chunk_in_one_of_several_answers_is_noticed() -> None:
+    sound, damaged = frame(chunked_series({"a": "1"}, ONE)), frame(damaged_series({"a": "2"}, ONE))
+    for order in ([sound, damaged], [damaged, sound]):
+        with pytest.raises(Malformed, match="a chunk in it"):
+            decoded([read_frames(answer) for answer in order])
+
+
 def test_an_answer_without_frames_has_no_series() -> None:
-    assert list(read_frames(b"").labels) == []
+    assert list(read(b"").labels) == []
 
 
 def test_several_series_in_a_frame_and_one_in_several_frames() -> None:
-    found = read_frames(frame(chunked_series({"a": "1"}, ONE), chunked_series({"a": "2"}, ONE)) + frame(chunked_series({"a": "2"}, LATER)))
+    found = read(frame(chunked_series({"a": "1"}, ONE), chunked_series({"a": "2"}, ONE)) + frame(chunked_series({"a": "2"}, LATER)))
     assert [one["a"] for one in found.labels] == ["1", "2", "2"]
     assert found.counts.tolist() == [2, 2, 1]
 
 
 def test_fields_in_another_order_or_unknown_are_read_all_the_same() -> None:
     whole = chunked_series({"a": "1"}, ONE)
-    plain = read_frames(frame(whole))
+    usual = read(frame(whole))
     label = bytes_field(1, bytes_field(2, b"1") + varint_field(9, 9) + bytes_field(1, b"a"))
     unusual = frame(varint_field(8, 1) + label + whole[len(labels_bytes({"a": "1"})) :])
-    assert list(read_frames(unusual).labels) == [{"a": "1"}]
-    assert read_frames(unusual).values.tolist() == plain.values.tolist()
+    assert list(read(unusual).labels) == [{"a": "1"}]
+    assert read(unusual).values.tolist() == usual.values.tolist()
 
 
 def test_a_chunk_of_another_encoding_is_a_clear_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.unit.rollup.transport.histories import BASE_MS
 from tests.unit.rollup.transport.posting import PostRequest, answering
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.settings import PrometheusServer
-from tidegate.rollup.samples import Selection, SeriesSamples
+from tidegate.rollup.samples import Asked, Selection, SeriesSamples
 from tidegate.rollup.transport.ladder import RUNGS, Probe, choose, choose_among, open_rung
 from tidegate.rollup.transport.settings import HistorySettings
 
@@ -36,6 +37,9 @@ class Way:
         if isinstance(self.gives, TidegateError):
             raise self.gives
         return self.gives
+
+    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+        return [self.read(*one) for one in asked]
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,0 +1,62 @@
+"""A task asks for everything that it needs of its broker at once, and takes nothing of other brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries
+from tidegate.rollup.fold.windows import Reading
+from tidegate.rollup.ingest.broker_history import read_broker
+from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+
+READING = Reading(counters=(0, 100_000), gauges=(20_000, 80_000))
+SERVER = PrometheusServer("http://127.0.0.1:9")
+ROLES = ["cards", "client_bytes", "replication_bytes", "rates", "throttle_times"]
+
+
+@dataclass
+class Numbered:
+    """Gives for the n-th question a series with the value n of each broker; remembers what was asked together."""
+
+    together: list[Sequence[Asked]] = field(default_factory=list)
+    name: str = "numbered"
+    exact: bool = True
+
+    def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
+        return self.read_all([Asked(selection, start_ms, end_ms)])[0]
+
+    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+        self.together.append(asked)
+        return [
+            [SeriesSamples({"broker": broker}, np.array([30_000]), np.array([float(number)])) for broker in ("1", "2", "12")]
+            for number in range(len(asked))
+        ]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_both_directions_are_asked_for_together_and_each_answer_comes_to_its_place() -> None:
+    transport = Numbered()
+    found = read_broker(transport, MetricsSettings(SERVER), 2, READING)
+    (asked,) = transport.together
+    told = [(way, role, *getattr(found[way], role)) for way in ("produce", "fetch") for role in ROLES]
+    assert [(one.labels["broker"], one.values.tolist()) for _, _, one in told] == [("2", [float(number)]) for number in range(10)]
+    ranges = [READING.counters if role in ROLES[:3] else READING.gauges for _, role, _ in told]
+    assert [(one.start_ms, one.end_ms) for one in asked] == ranges
+    spoken = [f"{one.selection}" for one in asked]
+    assert ["receive" in spoken[0], "bytesin" in spoken[1], "replicationbytesin" in spoken[2], "Produce" in spoken[3]] == [True] * 4
+    assert ["transmit" in spoken[5], "bytesout" in spoken[6], "replicationbytesout" in spoken[7], "Fetch" in spoken[8]] == [True] * 4
+
+
+def test_what_a_policy_names_no_series_for_is_not_asked_and_empty() -> None:
+    transport = Numbered()
+    settings = MetricsSettings(SERVER, preset=Preset.CUSTOM, queries=Queries(fetch_rate="rates"))
+    found = read_broker(transport, settings, 2, READING)
+    (asked,) = transport.together
+    assert len(asked) == 5  # the brokers' own counters, and the rates
+    assert [len(getattr(found["fetch"], role)) for role in ROLES] == [0, 1, 1, 1, 0]
+    assert [len(getattr(found["produce"], role)) for role in ROLES] == [0, 1, 1, 0, 0]
