@@ -63,13 +63,15 @@ def _beside(running: SparkSession) -> SparkSession:
 
 
 def _settings(memory: str) -> dict[str, str]:
+    java_options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile={_LOGGING}"
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile={_LOGGING}",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,  # executors are Pods of the same image, and have the file at the same path
         **_SQL_SETTINGS,
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",
