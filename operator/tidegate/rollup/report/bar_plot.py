@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.rollup.report.axes import Scale, horizontal_axis, round_ticks
-from tidegate.rollup.report.bullet_plot import short
-from tidegate.rollup.report.drawing import WIDTH, Words, bar, drawing, figure, legend
+from tidegate.rollup.report.drawing import NAMES_WIDTH, WIDTH, Words, bar, drawing, figure, legend, short
 from tidegate.rollup.report.markup import Markup, element
 
-_LEFT, _RIGHT, _ROW, _TOP = 210, WIDTH - 30, 24, 4
+_LEFT, _RIGHT, _ROW, _TOP = NAMES_WIDTH, WIDTH - 30, 24, 4
 
 
 @dataclass(frozen=True, slots=True)

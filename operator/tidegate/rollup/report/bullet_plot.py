@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.rollup.report.axes import Scale, horizontal_axis, round_ticks
-from tidegate.rollup.report.drawing import WIDTH, Words, bar, drawing, figure, legend
+from tidegate.rollup.report.drawing import NAMES_WIDTH, WIDTH, Words, bar, drawing, figure, legend, short
 from tidegate.rollup.report.markup import Markup, element
 
-_LEFT, _RIGHT, _ROW, _TOP = 210, WIDTH - 30, 22, 8
+_LEFT, _RIGHT, _ROW, _TOP = NAMES_WIDTH, WIDTH - 30, 22, 8
 _HIGHEST = 2.5  # of what is allowed; what is above is drawn at the edge, and its tip says how far
-_LABEL_SIGNS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,3 @@ def _row(bullet: Bullet, across: Scale, top: float) -> Markup:
         data_tip=bullet.tip,
         class_="row",
     )
-
-
-def short(label: str) -> str:
-    """As much of a name as there is room for; the tip and the table have all of it."""
-    return label if len(label) <= _LABEL_SIGNS else label[: _LABEL_SIGNS - 1] + "…"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from tidegate.rollup.report.markup import Markup, element
 
 WIDTH = 880
+NAMES_WIDTH = 244  # left of bars that belong to somebody: room for so many signs of a wide font
+_LABEL_SIGNS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +50,8 @@ def legend(entries: Sequence[tuple[str, str]]) -> Markup:
 def bar(x: float, y: float, width: float, height: float, **attributes: str | float | None) -> Markup:
     """A rectangle; one that is narrower than a hair is drawn as one, so that what is there is seen."""
     return element("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), **attributes)
+
+
+def short(label: str) -> str:
+    """As much of a name as there is room for; the tip and the table have all of it."""
+    return label if len(label) <= _LABEL_SIGNS else label[: _LABEL_SIGNS - 1] + "…"

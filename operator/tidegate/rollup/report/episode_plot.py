@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 from tidegate.rollup.report.axes import Scale, horizontal_axis, seconds_of, time_ticks
-from tidegate.rollup.report.bullet_plot import short
-from tidegate.rollup.report.drawing import WIDTH, Words, bar, drawing, figure, legend
+from tidegate.rollup.report.drawing import NAMES_WIDTH, WIDTH, Words, bar, drawing, figure, legend, short
 from tidegate.rollup.report.episode_figures import Episode, EpisodeSpan
 from tidegate.rollup.report.figures import Period
 from tidegate.rollup.report.markup import Markup, element
 from tidegate.rollup.report.units import Kind, clock, duration, with_unit
 
-_LEFT, _RIGHT, _ROW, _TOP = 210, WIDTH - 30, 24, 6
+_LEFT, _RIGHT, _ROW, _TOP = NAMES_WIDTH, WIDTH - 30, 24, 6
 _SEEN = 3.0  # an episode of a minute in a month is still drawn this wide
 _LEVELS = ("L0", "L1", "L2", "L3")
 

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 from tidegate.rollup.report.axes import Scale, horizontal_axis, seconds_of, time_ticks
-from tidegate.rollup.report.bullet_plot import short
-from tidegate.rollup.report.drawing import WIDTH, Words, bar, drawing, figure
+from tidegate.rollup.report.drawing import NAMES_WIDTH, WIDTH, Words, bar, drawing, figure, short
 from tidegate.rollup.report.figures import Period, ThrottledWindow
 from tidegate.rollup.report.markup import Markup, element
 from tidegate.rollup.report.units import Kind, clock, with_unit
 
-_LEFT, _RIGHT, _ROW, _TOP = 210, WIDTH - 30, 24, 6
+_LEFT, _RIGHT, _ROW, _TOP = NAMES_WIDTH, WIDTH - 30, 24, 6
 _SEEN = 2.0
 
 
