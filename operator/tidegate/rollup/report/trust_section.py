@@ -60,7 +60,7 @@ def trust_section(figures: ReportFigures, sheets: dict[str, Sheet]) -> Section:
 
 def _windows(figures: ReportFigures) -> str:
     period = figures.period
-    found = f"Of the period's {period.windows} windows of one {period.grain} each, {period.published_windows} are in the tables."
+    found = f"In the tables: {period.published_windows} of {period.windows} windows of one {period.grain} each."
     return found if figures.five_minutes else f"{found} The 5-minute rows are gone, or too many for one page, so factors are not known."
 
 
