@@ -25,6 +25,7 @@ from lab.broker import Broker
 from lab.errors import LabError
 from lab.kafka import KafkaLab
 from lab.prometheus import PrometheusLab
+from lab.waiting import wait_until
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "50"))
 UNTOUCHED, *CHANGED = USERS
@@ -63,7 +64,9 @@ class Chaos:
         return tier("changed", "L1", self.promised, topic=self.topic, throttled=MB)
 
     def kill_operator(self) -> None:
-        self.release.kill(self.dice.choice(sorted(self.release.pods())))
+        """One of its Pods; all of them may be gone, and whoever makes new ones may have to find the API server again first."""
+        pods = wait_until(self.release.pods, "a Pod of the operator", timeout_seconds=120)
+        self.release.kill(self.dice.choice(sorted(pods)))
 
     def kill_zookeeper(self) -> None:
         self.kafka.zookeeper.kill()
