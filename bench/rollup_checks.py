@@ -119,6 +119,6 @@ def _worst_rank_error(values: dict[tuple[int, Direction], NDArray[np.float64]], 
     for broker, way, *told in quantiles:
         known = next(each for (number, direction), each in values.items() if (number, direction) == (broker, way))
         for share, value in zip(_SHARES, told, strict=True):
-            low, high = (np.searchsorted(known, value, side=side) / len(known) for side in ("left", "right"))
-            worst = max(worst, low - share, share - high)
-    return 100 * float(worst)
+            low, high = (int(np.searchsorted(known, value, side=side)) for side in ("left", "right"))
+            worst = max(worst, 100 * (low - share * len(known)) / len(known), 100 * (share * len(known) - high) / len(known))
+    return worst

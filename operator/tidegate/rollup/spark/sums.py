@@ -9,8 +9,8 @@ from pyspark.sql import functions as columns
 
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS
 
-# Mean rank error 0.1 % at this size; a sketch of up to so many values holds them all.
-SKETCH_SIZE = 1024
+# 99 of 100 ranks are within 0.31 % at this size (DataSketches: 2.296 / k^0.9021); a sketch of up to so many values holds them all.
+SKETCH_SIZE = 1536
 _GRAINS = {HOUR_MS: "HOUR", DAY_MS: "DAY"}
 _SECONDS = FIVE_MINUTES_MS / 1000
 
