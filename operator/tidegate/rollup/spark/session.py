@@ -21,7 +21,7 @@ WORKER_DAEMON = "tidegate.rollup.spark.worker_daemon"
 # A run is over before code that was compiled twice pays: without the second compiler even 10 million samples take no longer, and a sixth
 # less of the processors. Classes fill more than the metaspace that Java begins with, which would be four collections of the whole heap.
 # Rows pass through and few stay: a young generation of a third of the heap, as is usual, is memory for nothing, and no run is faster by it.
-_JAVA_OPTIONS = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m -XX:MaxNewSize=160m"
+_JAVA_OPTIONS = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m -XX:MaxNewSize=96m"
 _SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
