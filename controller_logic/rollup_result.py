@@ -25,7 +25,7 @@ _WAYS = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE
 class RollupResult:
     """All that one policy's Jobs have found. Figures count until `valid_until_ms`; `usage` None = there are none yet.
 
-    `empty` is time of which Prometheus had nothing when there was no hope of more; who publishes it later takes it from there.
+    `empty` is time of which Prometheus had nothing when there was no hope of more; what of it is `published` later is empty no more.
     """
 
     policy_uid: str

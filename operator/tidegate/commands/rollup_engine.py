@@ -74,17 +74,17 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def is_told_of(self, span: Span) -> bool:
-        """Whether Prometheus has anything of any broker of that time. Raises tidegate.errors."""
-        rung = self._rung(span)
+    def knows_brokers(self, start_ms: int, end_ms: int) -> bool:
+        """Whether Prometheus has anything of any broker in [start_ms, end_ms), which need not be on edges. Raises tidegate.errors."""
+        rung = self._rung(end_ms)
         try:
-            return bool(brokers_between(rung, self._policy.metrics, span.start_ms, span.end_ms))
+            return bool(brokers_between(rung, self._policy.metrics, start_ms, end_ms))
         finally:
             rung.close()
 
     def publish(self, span: Span) -> list[Manifest]:
         """Compute the span's hours and what is made of them. Raises tidegate.errors; what was published until then stays."""
-        rung = self._rung(span)
+        rung = self._rung(span.end_ms)
         try:
             order = IngestOrder(new_run_id(self._clock_ms()), self._policy.spec.storage.url, rung.name, self._policy.metrics, self._history)
             retention = self._policy.spec.retention_days_or_default
@@ -112,9 +112,9 @@ class Engine:
             metrics.server, scrape_interval_ms=metrics.scrape_interval_seconds * 1000, parallel_requests=max(1, min(4, parallel))
         )
 
-    def _rung(self, span: Span) -> Transport:
+    def _rung(self, end_ms: int) -> Transport:
         traffic = catalogue(self._policy.metrics)["fetch"].client_bytes
-        ladder = choose(self._history, Probe(traffic, span.end_ms - _PROBED_MS, span.end_ms))
+        ladder = choose(self._history, Probe(traffic, end_ms - _PROBED_MS, end_ms))
         self._tell(str(ladder))
         return ladder.rung
 

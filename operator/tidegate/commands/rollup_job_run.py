@@ -65,7 +65,7 @@ def _publish(engine: Engine, span: Span, own: Window, *, now_ms: int) -> tuple[l
 def _is_empty_for_good(engine: Engine, window: Window, *, now_ms: int) -> bool:
     """Samples come late, and settings may be wrong. Two hours later and with brokers told of now it is neither: Prometheus was away."""
     over_ms = now_ms - SETTLE_MS
-    return window.end_ms <= now_ms - LATE_MS and engine.is_told_of(Span(over_ms - HOUR_MS, over_ms))
+    return window.end_ms <= now_ms - LATE_MS and engine.knows_brokers(over_ms - HOUR_MS, over_ms)
 
 
 def clock_ms_of(around: Surroundings) -> Callable[[], int]:

@@ -71,7 +71,7 @@ def _published(sight: RollupSight, due: Due) -> tuple[Truth, Reason, str]:
         told = f"{counted(len(due.missing), 'window')} wait for their Job, one at a time, from {_span(due.missing[0])} on"
         return Truth.FALSE, Reason.ROLLUPS_BEHIND, told
     empty_hours = sum(window.end_ms - window.start_ms for window in due.empty) / 3_600_000
-    empty = f"; of {empty_hours:.1f} hours of the last week Prometheus has nothing, so they are in no table" if due.empty else ""
+    empty = f"; Prometheus has nothing of {empty_hours:.1f} of the latest hours, so they are in no table" if due.empty else ""
     lost = f"; {due.lost_ms / 3_600_000:.1f} hours before that are missing and too old to be filled by themselves" if due.lost_ms else ""
     return Truth.TRUE, Reason.ROLLUPS_PUBLISHED, f"{until}{empty}{lost}"
 

@@ -101,7 +101,7 @@ def test_hours_of_which_prometheus_has_nothing_are_told_and_no_failure(desk: Des
     desk.write_result(published_hours=2, empty_hours=1)
     said = desk.verdict(desk.look())
     assert (desk.jobs(), said.status, said.reason) == ([], Truth.TRUE, Reason.ROLLUPS_PUBLISHED)
-    assert "of 1.0 hours of the last week Prometheus has nothing, so they are in no table" in said.message
+    assert "Prometheus has nothing of 1.0 of the latest hours, so they are in no table" in said.message
 
 
 def test_who_may_not_write_makes_no_job(desk: Desk) -> None:

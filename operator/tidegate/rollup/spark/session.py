@@ -20,7 +20,8 @@ _HASHED_KEYS = 12_288
 WORKER_DAEMON = "tidegate.rollup.spark.worker_daemon"
 # A run is over before code that was compiled twice pays: without the second compiler even 10 million samples take no longer, and a sixth
 # less of the processors. Classes fill more than the metaspace that Java begins with, which would be four collections of the whole heap.
-# Rows pass through and few stay: a young generation of a third of the heap, as is usual, is memory for nothing, and no run is faster by it.
+# Rows pass through and few stay: beside a young generation of a third of the heap, as is usual, this small one saves a cold hour of 10,000
+# series 0.1 GB and costs it a second; longer runs save more.
 _JAVA_OPTIONS = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m -XX:MaxNewSize=96m"
 _SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
