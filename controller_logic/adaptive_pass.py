@@ -11,8 +11,7 @@ from controller_logic.entity import Entity
 from controller_logic.leader_scaling import Leaders
 from controller_logic.model import LedgerEntry, Member, Observation, Policy, RateForm, ScalingMethod, StoredQuota
 from controller_logic.quota_text import enforced_rate
-from controller_logic.readings import Direction, Readings
-from controller_logic.throttle_rates import KEY_OF
+from controller_logic.readings import KEY_OF, Direction, Readings
 
 _USUAL_SCRAPE_SECONDS = 15.0
 

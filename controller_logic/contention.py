@@ -3,11 +3,20 @@
 The count lives in memory only. A restarted operator repairs twice more and then backs off again.
 """
 
-from controller_logic.decision import Repairs
+from dataclasses import dataclass
 
 REPAIRS_BEFORE_BACKING_OFF = 2
 _FIRST_BACK_OFF_SECONDS = 15 * 60
 _LONGEST_BACK_OFF_SECONDS = 4 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """How often an entity was put back after another writer changed it, and until when we leave it alone."""
+
+    count: int
+    last_at_seconds: float
+    suspended_until_seconds: float = 0.0
 
 
 def back_off_seconds(repairs: int) -> int:

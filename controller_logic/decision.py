@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from controller_logic.adaptive_input import Adaptations
 from controller_logic.broker_watch import Watched
+from controller_logic.contention import Repairs
 from controller_logic.leader_scaling import LeaderSpread
 from controller_logic.model import Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
 from controller_logic.override import Overridden
@@ -22,15 +23,6 @@ from controller_logic.throttle_decision import ThrottleDecision
 from controller_logic.throttle_input import ThrottleMemory
 from controller_logic.value import value
 from controller_logic.write_pace import WritePace
-
-
-@dataclass(frozen=True, slots=True)
-class Repairs:
-    """How often an entity was put back after another writer changed it, and until when we leave it alone."""
-
-    count: int
-    last_at_seconds: float
-    suspended_until_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

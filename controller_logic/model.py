@@ -10,7 +10,6 @@ What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from controller_logic.broker_limit import BrokerLimits
 from controller_logic.entity import Default as Default
@@ -28,9 +27,6 @@ from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
 from controller_logic.recommend_usage import AdviceTerms, Usage
 from controller_logic.value import value
-
-if TYPE_CHECKING:
-    from controller_logic.override import Override
 
 MAX_BYTE_RATE = 2**53 - 1
 STALE_AFTER_SECONDS = 45.0  # three scrapes of the usual 15 s
@@ -59,6 +55,11 @@ class Contract:
         """Whether it promises nothing at all: then it limits nothing."""
         byte_rates = self.fetch_bytes_per_second is not None or self.produce_bytes_per_second is not None
         return not byte_rates and self.request_percentage is None and self.controller_mutations_per_second is None
+
+    def gives(self, key: QuotaKey) -> bool:
+        """Whether it names a byte rate for this key; False for keys that are no byte rates."""
+        rate = self.fetch_bytes_per_second if key is QuotaKey.CONSUMER_BYTE_RATE else self.produce_bytes_per_second
+        return key in BYTE_RATE_KEYS and rate is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,43 @@ class QuotaWindow:
     def seconds(self) -> int:
         """W: how long the window is when all samples are kept."""
         return self.samples * self.sample_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One QuotaOverride. `key` is namespace/name; it is for one `entity` or for all members of one `level`.
+
+    It either sets `rates` (byte rates only, one of them at least) or, without them, exempts from throttling. It lasts until
+    `expires_at_seconds`. Overrides are given to the core oldest first (of two equals that one wins).
+    """
+
+    key: str
+    expires_at_seconds: float
+    reason: str
+    entity: Entity | None = None
+    level: Level | None = None
+    rates: Contract | None = None
+
+    @property
+    def exempt(self) -> bool:
+        """Whether it leaves the contract as it is and only forbids throttling."""
+        return self.rates is None
+
+    @property
+    def target(self) -> str:
+        """Whom it is for, in words: an entity, or a level."""
+        return str(self.entity) if self.level is None else self.level.value
+
+    def sets(self, key: QuotaKey) -> bool:
+        """Whether it says what this byte rate is."""
+        return self.rates is not None and self.rates.gives(key)
+
+    def lasts(self, now_seconds: float) -> bool:
+        return now_seconds < self.expires_at_seconds
+
+    def names(self, tier: Tier, member: Member) -> bool:
+        """Whether it is for this member: user and client id exactly, or the level of its tier."""
+        return tier.level is self.level or member.entity == self.entity
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +269,7 @@ class Observation:
     quotas: Mapping[Entity, StoredQuota] | None
     holds: tuple[Hold, ...] = ()
     readings: Readings | None = None
-    overrides: "tuple[Override, ...]" = ()
+    overrides: tuple[Override, ...] = ()
     client_quotas_exist: bool | None = None
     usage: Usage | None = None
 

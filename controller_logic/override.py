@@ -17,47 +17,10 @@ contract. Whoever has one is never throttled while it lasts.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.model import BYTE_RATE_KEYS, Contract, Entity, Level, Member, QuotaKey, RateForm, Tier
+from controller_logic.model import BYTE_RATE_KEYS, Contract, Entity, Level, Member, Override, QuotaKey, RateForm, Tier
 from controller_logic.reasons import Reason
 
 _DIRECTIONS = {QuotaKey.CONSUMER_BYTE_RATE: "fetch", QuotaKey.PRODUCER_BYTE_RATE: "produce"}
-
-
-@dataclass(frozen=True, slots=True)
-class Override:
-    """One QuotaOverride. `key` is namespace/name; it is for one `entity` or for all members of one `level`.
-
-    It either sets `rates` (byte rates only, one of them at least) or, without them, exempts from throttling. It lasts until
-    `expires_at_seconds`. Overrides are given to the core oldest first (of two equals that one wins).
-    """
-
-    key: str
-    expires_at_seconds: float
-    reason: str
-    entity: Entity | None = None
-    level: Level | None = None
-    rates: Contract | None = None
-
-    @property
-    def exempt(self) -> bool:
-        """Whether it leaves the contract as it is and only forbids throttling."""
-        return self.rates is None
-
-    @property
-    def target(self) -> str:
-        """Whom it is for, in words: an entity, or a level."""
-        return str(self.entity) if self.level is None else self.level.value
-
-    def sets(self, key: QuotaKey) -> bool:
-        """Whether it says what this byte rate is."""
-        return self.rates is not None and _gives(self.rates, key)
-
-    def lasts(self, now_seconds: float) -> bool:
-        return now_seconds < self.expires_at_seconds
-
-    def names(self, tier: Tier, member: Member) -> bool:
-        """Whether it is for this member: user and client id exactly, or the level of its tier."""
-        return tier.level is self.level or member.entity == self.entity
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +120,7 @@ def _problem(override: Override, member: Member) -> tuple[Reason, str] | None:
 
 def _unnamed(rates: Contract, contract: Contract) -> list[str]:
     """The directions that the contract has and the override does not name."""
-    return [words for key, words in _DIRECTIONS.items() if _gives(contract, key) and not _gives(rates, key)]
-
-
-def _gives(rates: Contract, key: QuotaKey) -> bool:
-    rate = rates.fetch_bytes_per_second if key is QuotaKey.CONSUMER_BYTE_RATE else rates.produce_bytes_per_second
-    return key in BYTE_RATE_KEYS and rate is not None
+    return [words for key, words in _DIRECTIONS.items() if contract.gives(key) and not rates.gives(key)]
 
 
 def _contract(override: Override, contract: Contract | None) -> Contract | None:
@@ -174,7 +132,7 @@ def _contract(override: Override, contract: Contract | None) -> Contract | None:
     fetch, produce = rates.fetch_bytes_per_second, rates.produce_bytes_per_second
     return replace(
         contract,
-        lent=frozenset(key for key in BYTE_RATE_KEYS if override.sets(key) and not _gives(contract, key)),
+        lent=frozenset(key for key in BYTE_RATE_KEYS if override.sets(key) and not contract.gives(key)),
         form=rates.form,
         fetch_bytes_per_second=contract.fetch_bytes_per_second if fetch is None else fetch,
         produce_bytes_per_second=contract.produce_bytes_per_second if produce is None else produce,

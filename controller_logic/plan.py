@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from controller_logic import contention, removal
 from controller_logic.common_ground import CommonGround
-from controller_logic.decision import Memory, Note, Repairs
+from controller_logic.contention import Repairs
+from controller_logic.decision import Memory, Note
 from controller_logic.desired import Desired
 from controller_logic.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
 from controller_logic.key_step import KeyRules, is_disturbed

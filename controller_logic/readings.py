@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controller_logic.entity import Entity
+from controller_logic.names import QuotaKey
 from controller_logic.reasons import Reason
 
 
@@ -69,3 +70,6 @@ class Readings:
     nic: Mapping[tuple[int, Direction], tuple[NicSpan, ...]] = field(default_factory=dict)
     clients: Mapping[tuple[Entity, int, Direction], ClientRate] = field(default_factory=dict)
     problems: tuple[ReadingProblem, ...] = ()
+
+
+KEY_OF = {Direction.EGRESS: QuotaKey.CONSUMER_BYTE_RATE, Direction.INGRESS: QuotaKey.PRODUCER_BYTE_RATE}

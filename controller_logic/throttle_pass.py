@@ -11,12 +11,12 @@ from controller_logic.desired import Desired
 from controller_logic.entity import Entity
 from controller_logic.model import Level, Mode, Observation, QuotaKey, StoredQuota
 from controller_logic.promise import Throttled
-from controller_logic.readings import Readings
+from controller_logic.readings import KEY_OF, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle import throttle
 from controller_logic.throttle_decision import StepKind, ThrottleDecision, ThrottleStep
 from controller_logic.throttle_input import RateKey, ThrottleInput, ThrottleMemory
-from controller_logic.throttle_rates import KEY_OF, ManagedRates
+from controller_logic.throttle_rates import ManagedRates
 from controller_logic.throttle_settings import ThrottleSettings
 from controller_logic.throttled import HeldDown
 from controller_logic.write_pace import WritePace, paced

@@ -14,10 +14,8 @@ from controller_logic.entity_plan import is_ours
 from controller_logic.model import MAX_BYTE_RATE, LedgerEntry, Policy, QuotaKey, StoredQuota
 from controller_logic.promise import NOTHING, Promise, Target
 from controller_logic.quota_text import enforced_rate, same_quota
-from controller_logic.readings import Direction
+from controller_logic.readings import KEY_OF, Direction
 from controller_logic.throttle_input import LastChange, ManagedRate
-
-KEY_OF = {Direction.EGRESS: QuotaKey.CONSUMER_BYTE_RATE, Direction.INGRESS: QuotaKey.PRODUCER_BYTE_RATE}
 
 
 class ManagedRates:

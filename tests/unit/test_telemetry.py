@@ -16,8 +16,8 @@ from prometheus_client.core import Metric
 from controller_logic.broker_watch import WatchedBroker
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
 from controller_logic.entity import Entity
-from controller_logic.model import Hold, Level, Member, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
-from controller_logic.override import Overridden, Override
+from controller_logic.model import Hold, Level, Member, Override, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
+from controller_logic.override import Overridden
 from controller_logic.pressure import Card, Pressure
 from controller_logic.readings import Direction, NicSpan, Readings
 from controller_logic.reasons import Reason

@@ -8,8 +8,7 @@ import typer
 
 from controller_logic.decide import decide
 from controller_logic.decision import MemberReport, Memory
-from controller_logic.model import Entity, StoredQuota
-from controller_logic.override import Override
+from controller_logic.model import Entity, Override, StoredQuota
 from tidegate.commands import options
 from tidegate.commands.asked import Asked, takes_policy_and_cluster
 from tidegate.commands.cluster_access import AccessOptions, live_brokers, observed, opened_cluster, opened_tree

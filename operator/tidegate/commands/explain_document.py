@@ -6,8 +6,7 @@ Values are exact texts as Kafka holds them; totals are integers in bytes per sec
 from collections.abc import Sequence
 
 from controller_logic.decision import MemberReport
-from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
-from controller_logic.override import Override
+from controller_logic.model import BYTE_RATE_KEYS, Override, QuotaKey
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
 from tidegate.commands.page import Document
 from tidegate.commands.plan_document import entity_document

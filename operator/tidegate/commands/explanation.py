@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller_logic.decision import MemberReport, MemberState
-from controller_logic.model import BYTE_RATE_KEYS, Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
-from controller_logic.override import Override
+from controller_logic.model import BYTE_RATE_KEYS, Entity, LedgerEntry, LedgerRecord, Override, QuotaKey, StoredQuota
 from controller_logic.precedence import Applicable, Shadowed, applicable, candidates
 from controller_logic.quota_text import enforced_rate, same_quota
 from tidegate.commands.quantity import KEY_ORDER

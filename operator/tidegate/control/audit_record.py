@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from math import isfinite
 
 from controller_logic.decision import MemberReport
-from controller_logic.model import Entity, Hold, QuotaKey, QuotaWrite
-from controller_logic.override import Override
+from controller_logic.model import Entity, Hold, Override, QuotaKey, QuotaWrite
 from controller_logic.quota_text import number_of
 from controller_logic.readings import Direction
 from controller_logic.reasons import Reason

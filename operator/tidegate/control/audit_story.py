@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller_logic.decision import Decision, MemberReport, MemberState
-from controller_logic.model import Entity, Hold, QuotaKey, QuotaWrite
-from controller_logic.override import Overridden, Override
+from controller_logic.model import Entity, Hold, Override, QuotaKey, QuotaWrite
+from controller_logic.override import Overridden
 from controller_logic.readings import Direction, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle_acts import Acts, new_acts

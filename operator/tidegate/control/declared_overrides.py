@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller_logic.model import Contract, Entity, Level, RateForm
-from controller_logic.override import Override
+from controller_logic.model import Contract, Entity, Level, Override, RateForm
 from tidegate.control.translate import object_key
 from tidegate.errors import InvalidResource
 from tidegate.resources.loading import parse_override

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from controller_logic.decision import Decision
-from controller_logic.model import Level, Observation, WriteKind
-from controller_logic.override import Override
+from controller_logic.model import Level, Observation, Override, WriteKind
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.loaded_world import USERS, LoadedWorld, in_force, loaded_world, set_limit
 from tests.unit.controller_logic.worlds import ALICE, FETCH, MB, START_SECONDS, World, fixed_world, member, per_broker, report_of, tier

@@ -7,8 +7,7 @@ import pytest
 from controller_logic.broker_limit import BrokerLimit, BrokerLimits
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
-from controller_logic.model import Contract, Entity, Level, Observation, QuotaKey, RateForm, Tier
-from controller_logic.override import Override
+from controller_logic.model import Contract, Entity, Level, Observation, Override, QuotaKey, RateForm, Tier
 from controller_logic.reasons import Reason
 from controller_logic.recommend import AdviceBasis, Advised, Kept, advise
 from controller_logic.recommend_rate import rounded_up
