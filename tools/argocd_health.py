@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import indent
 
-from tidegate.generated_file import write_or_check
+from tools.generate import write_or_check
 
 FOLDER = Path("deploy/argocd")
 CUSTOMIZATIONS = FOLDER / "resource_customizations"

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from lab.helm import Helm
-from tidegate.generated_file import write_or_check
+from tools.generate import write_or_check
 
 FOLDER = Path("deploy/kustomize")
 CHART = Path("charts/tidegate")

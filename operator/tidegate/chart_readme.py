@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tidegate.generated_file import write_or_check
+from tools.generate import write_or_check
 
 CHART = Path("charts/tidegate")
 PAGE = CHART / "README.md"

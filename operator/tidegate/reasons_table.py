@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from controller_logic.reasons import Reason
-from tidegate.generated_file import write_or_check
+from tools.generate import write_or_check
 
 PAGE = Path("docs/reasons.md")
 HEAD = """\

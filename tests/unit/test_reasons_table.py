@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from controller_logic.reasons import Reason
-from tidegate.generated_file import write_or_check
 from tidegate.reasons_table import PAGE, reasons_page
+from tools.generate import write_or_check
 
 ROOT = Path(__file__).parents[2]
 

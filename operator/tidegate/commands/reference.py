@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from tidegate.cli import EPILOGUE, app
-from tidegate.generated_file import write_or_check
+from tools.generate import write_or_check
 
 PAGE = Path("docs/cli.md")
 HEAD = f"""\

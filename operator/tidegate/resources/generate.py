@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from tidegate.generated_file import write_or_check
 from tidegate.resources.chart_template import chart_path, chart_template
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import GROUP, KINDS, Kind
 from tidegate.resources.reference_page import reference_page
+from tools.generate import write_or_check
 
 _HEADER = "# Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`.\n"
 
