@@ -81,11 +81,8 @@ check: setup ## Lint, types, who may know whom, generated files up to date, and 
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --no-cache
-	$(PYTHON) -m tidegate.resources.generate --check
-	$(PYTHON) -m tidegate.reasons_table --check
-	$(PYTHON) -m tidegate.commands.reference --check
-	$(PYTHON) -m tidegate.chart_readme --check
-	$(PYTHON) tools/argocd_health.py --check
+	$(PYTHON) -m tools.generate --check
+	$(PYTHON) -m tools.argocd_health --check
 	@$(MAKE) --no-print-directory docs
 
 .PHONY: docs
@@ -99,11 +96,8 @@ audit: $(UV) ## Ask a public source of advisories about every locked package (sk
 ##@ Change
 .PHONY: generate
 generate: setup ## Write every generated file again (crds/, docs/, charts/, deploy/argocd/)
-	$(PYTHON) -m tidegate.resources.generate
-	$(PYTHON) -m tidegate.reasons_table
-	$(PYTHON) -m tidegate.commands.reference
-	$(PYTHON) -m tidegate.chart_readme
-	$(PYTHON) tools/argocd_health.py
+	$(PYTHON) -m tools.generate
+	$(PYTHON) -m tools.argocd_health
 
 .PHONY: chart-goldens
 chart-goldens: setup ## Write what the chart renders to again; the difference is for you to read

@@ -42,4 +42,4 @@ def files() -> dict[Path, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(files(), command="python tools/argocd_health.py"))
+    sys.exit(write_or_check(files(), command="python -m tools.argocd_health"))

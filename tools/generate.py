@@ -5,9 +5,169 @@ and it never touches a file that is right already.
 """
 
 import argparse
+import inspect
+import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+
+from controller_logic.reasons import Reason
+from tidegate.cli import EPILOGUE, app
+from tidegate.resources.crd import crd_document, object_schema
+from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, Kind
+from tidegate.resources.structural_schema import Schema
+
+# Renders the reference of the custom resources for people: fields, types, bounds, meaning and
+# rules, as Markdown.
+#
+# Made from the same schema that the API server enforces, so that the page cannot promise something
+# else.
+
+
+_INTRODUCTION = f"""<!-- Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`. -->
+# The custom resources
+
+Group and version `{API_VERSION}`, all namespaced, category `{CATEGORY}`. References stay inside the namespace. The spec is yours:
+the operator never writes it, not even defaults; "if unset" names what it acts on where a field is left out. The status is the operator's.
+
+The CRDs need Kubernetes 1.34 or later: earlier API servers estimate the cost of comparing byte rates as if each could be a text
+of three megabytes, and refuse the CRD.
+
+A **byte rate** is a whole number of bytes per second from 1024 to 9007199254740991, written as an integer or as a text with one
+suffix: `52428800`, `50Mi`, `50M`, `1250M`, `3Gi`. `k M G T` are powers of 1000, `Ki Mi Gi Ti` powers of 1024.
+
+What an object says wrong by itself is refused when it is applied, with the sentence listed under "must hold". What needs another
+object (a missing policy or topic, the same user and client id in two tiers or twice in one) becomes a condition instead.
+"""
+
+_UNSET = re.compile(r" ?\bUnset(?: means(?: that)?|:) (.+?)\.(?= |$)")
+
+
+def reference_page(kinds: Iterable[Kind]) -> str:
+    """The whole page."""
+    return "\n".join([_INTRODUCTION, *(line for kind in kinds for line in _kind(kind))]).rstrip() + "\n"
+
+
+def _kind(kind: Kind) -> Iterator[str]:
+    schema = object_schema(kind)
+    yield f"## {kind.kind} (`{kind.short_name}`)\n\n{kind.summary}\n"
+    yield "### spec\n\n| field | type | if unset | meaning |\n|---|---|---|---|"
+    for name, node, needed in _fields(schema["properties"]["spec"], ""):
+        unset, meaning = _unset_and_meaning(node["description"])
+        yield f"| `{name}` | {_type(node)} | {'**required**' if needed else _cell(unset)} | {_cell(meaning)} |"
+    yield "\n### status\n\n| field | type | meaning |\n|---|---|---|"
+    yield from (
+        f"| `{name}` | {_type(node)} | {_cell(node['description'])} |" for name, node, _ in _fields(schema["properties"]["status"], "")
+    )
+    yield ""
+    yield "### Must hold\n\n| where | rule |\n|---|---|"
+    yield from _rules(schema)
+    yield f"\n### Columns of `kubectl get {kind.short_name}`\n\n| column | meaning |\n|---|---|"
+    yield from (f"| {c.name}{' (`-o wide`)' if c.priority else ''} | {c.description} |" for c in kind.columns)
+    yield ""
+
+
+def _fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
+    """Every field with its whole name, its schema and whether it is required; a field before what is in it."""
+    for name, node in schema.get("properties", {}).items():
+        below = f"{path}.{name}".removeprefix(".")
+        yield below, node, name in schema.get("required", [])
+        yield from _fields(node.get("items", node), f"{below}[]" if "items" in node else below)
+
+
+def _unset_and_meaning(description: str) -> tuple[str, str]:
+    """What a description says of the field when it is left out (empty where it says nothing), and the rest of it."""
+    unset = _UNSET.search(description)
+    return ("", description) if unset is None else (unset[1], description.replace(unset[0], "").strip())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _type(node: Schema) -> str:
+    if node.get("x-kubernetes-int-or-string"):
+        return "byte rate"
+    if "items" in node:
+        return f"list of {_type(node['items'])}, {_bounds(node, 'minItems', 'maxItems')}"
+    if "enum" in node:
+        return " \\| ".join(str(value) for value in node["enum"])
+    if node["type"] == "integer":
+        return f"integer, {_bounds(node, 'minimum', 'maximum')}"
+    if node["type"] == "string":
+        return node.get("format") or f"text, {_bounds(node, 'minLength', 'maxLength')} characters"
+    return str(node["type"])
+
+
+def _bounds(node: Schema, lowest: str, highest: str) -> str:
+    return f"{node.get(lowest, 0)} to {node[highest]}"
+
+
+def _rules(schema: Schema) -> Iterator[str]:
+    seen: set[tuple[str, str]] = set()
+    for path, rule in _rules_below(schema, ""):
+        row = (path, rule["message"])
+        if row not in seen:
+            seen.add(row)
+            yield f"| `{path or '(object)'}` | {_cell(rule['message'])} |"
+
+
+def _rules_below(node: Schema, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    is_rate = node.get("x-kubernetes-int-or-string", False)
+    yield from ((path, rule) for rule in node.get("x-kubernetes-validations", []) if not is_rate)
+    for name, below in node.get("properties", {}).items():
+        yield from _rules_below(below, f"{path}.{name}".removeprefix("."))
+    if "items" in node:
+        yield from _rules_below(node["items"], f"{path}[]")
+
+
+# The CRDs as templates of the Helm chart, made from the same document as the files in `crds/`.
+#
+# Helm installs a chart's own `crds/` folder once and never upgrades it; templates are upgraded,
+# and the resource policy keeps them on
+# uninstall. What is in the values, and what they mean, is the chart's business.
+
+
+CHART = "charts/tidegate"
+
+_TEMPLATE_HEADER = "{{- /* Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`. */}}\n"
+_METADATA = """\
+  labels:
+    {{- include "tidegate.labels" . | nindent 4 }}
+  {{- if .Values.crds.keep }}
+  annotations:
+    helm.sh/resource-policy: keep
+  {{- end }}
+"""
+
+
+def chart_path(kind: Kind) -> str:
+    """Where the template of a kind is, relative to the checkout."""
+    return f"{CHART}/templates/crds/{GROUP}_{kind.plural}.yaml"
+
+
+def chart_template(crd_yaml: str) -> str:
+    """The template that renders to the CRD `crd_yaml` with the release's labels, or to nothing when `crds.enabled` is false.
+
+    Raises ValueError when the text has no name to put the labels after. Braces that Helm would read are quoted for it.
+    """
+    body = "".join(line for line in crd_yaml.splitlines(keepends=True) if not line.startswith("#"))
+    head, name, rest = body.partition("metadata:\n")
+    named, separator, spec = rest.partition("spec:\n")
+    if not name or not separator or not named.startswith("  name: "):
+        raise ValueError("this is no CRD with a name and a spec")
+    return f"{_TEMPLATE_HEADER}{{{{- if .Values.crds.enabled }}}}\n{head}{name}{named}{_METADATA}{separator}{_quoted(spec)}{{{{- end }}}}\n"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("{{", '{{ "{{" }}')
 
 
 def write_or_check(files: Mapping[Path, str], *, command: str, arguments: Sequence[str] | None = None) -> int:
@@ -27,3 +187,237 @@ def write_or_check(files: Mapping[Path, str], *, command: str, arguments: Sequen
         path.write_text(files[path], encoding="utf-8")
         print(f"wrote {path}")
     return 1 if stale and check_only else 0
+
+
+# `docs/reasons.md`: the table of every reason, generated from the one enum, so that the two cannot
+# drift apart.
+#
+# It formats only; what a reason means is said in `controller_logic/reasons.py`.
+
+
+REASONS_PAGE = Path("docs/reasons.md")
+REASONS_HEAD = """\
+# Reasons
+
+<!-- Generated from controller_logic/reasons.py by `make generate`; do not edit by hand. -->
+
+The same words stand in conditions (`kubectl describe`), events, ledger records, `tidegate plan` and `explain`, and as labels of metrics.
+A reason never changes its spelling; the message beside it carries the numbers.
+
+| Reason | What it means |
+|---|---|
+"""
+
+
+def reasons_page() -> str:
+    """The whole page: one row a reason, in the order of the enum. A `|` in a meaning is escaped, so that no row breaks."""
+    rows = (f"| `{reason.value}` | {reason.meaning.replace('|', chr(92) + '|')} |\n" for reason in Reason)
+    return REASONS_HEAD + "".join(rows)
+
+
+# `charts/tidegate/README.md`: what the chart does, and a table of its values made from the
+# comments in `values.yaml`.
+#
+# A key is described by the comment right above it. One whose parts are described is a group; every
+# other is a row. A row without a
+# comment is refused, so that no value goes undescribed. What a value means is said in
+# `values.yaml`, what it may be in its schema.
+
+
+CHART_DIRECTORY = Path("charts/tidegate")
+CHART_README = CHART_DIRECTORY / "README.md"
+VALUES = CHART_DIRECTORY / "values.yaml"
+ALERTS = CHART_DIRECTORY / "alerts" / "tidegate.yaml"
+CHART_README_HEAD = CHART_DIRECTORY / "README.head.md"
+_NOTE = "<!-- Generated from README.head.md, values.yaml and alerts/tidegate.yaml by `make generate`; do not edit by hand. -->\n"
+
+
+@dataclass(frozen=True)
+class Value:
+    """One key of the values with its path, its comment in one line and its default as JSON; a group has no default."""
+
+    path: str
+    comment: str
+    default: str | None
+
+
+class Undescribed(ValueError):
+    """A value that no comment describes."""
+
+
+def described_values(text: str) -> tuple[Value, ...]:
+    """Every group and every value of a values file, in its order. Raises Undescribed for a value without a comment."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    return () if root is None else tuple(_described(root, text.splitlines(), path=""))
+
+
+def readme(*, head: str, values: str, alerts: str) -> str:
+    """The whole page out of the three files' texts."""
+    return head.replace("\n", f"\n\n{_NOTE}", 1) + _alert_table(alerts) + _value_table(described_values(values))
+
+
+def _described(node: yaml.Node, lines: list[str], *, path: str) -> Iterator[Value]:
+    """The values below a mapping."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, below in node.value:
+        full_path = f"{path}.{key.value}" if path else str(key.value)
+        comment = _comment_above(lines, key.start_mark)
+        parts = [] if below.start_mark.line == key.start_mark.line else list(_parts(below, lines, full_path))
+        if parts:
+            yield Value(full_path, comment, None)
+            yield from parts
+        elif comment:
+            yield Value(full_path, comment, json.dumps(yaml.safe_load(yaml.serialize(below)), ensure_ascii=False))
+        else:
+            raise Undescribed(f"{full_path} has no comment: say above it in values.yaml what it is for")
+
+
+def _parts(node: yaml.Node, lines: list[str], path: str) -> Iterator[Value]:
+    """The values below a group, or none when nothing below it is described: it is then one value."""
+    if isinstance(node, yaml.MappingNode) and any(_comment_above(lines, key.start_mark) for key, _ in node.value):
+        yield from _described(node, lines, path=path)
+
+
+def _comment_above(lines: list[str], mark: yaml.Mark) -> str:
+    """The lines of comment right above a key and as far in as it, joined; empty when there are none."""
+    start = " " * mark.column + "#"
+    first = mark.line
+    while first > 0 and lines[first - 1].startswith(start):
+        first -= 1
+    return " ".join(line.strip().removeprefix("#").strip() for line in lines[first : mark.line])
+
+
+def _alert_table(alerts: str) -> str:
+    rules = (rule for group in yaml.safe_load(alerts)["groups"] for rule in group["rules"])
+    return "\n## Alerts\n\n| Alert | Severity | After | Says |\n|---|---|---|---|\n" + "".join(map(_alert_row, rules))
+
+
+def _alert_row(rule: Mapping[str, Any]) -> str:
+    says = _chart_cell(_plain(rule["annotations"]["summary"]))
+    return f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', 'at once')} | {says} |\n"
+
+
+def _plain(summary: str) -> str:
+    """An alert's summary with the names of its labels in place of Prometheus's templates."""
+    return summary.replace("{{ $labels.", "<").replace(" }}", ">").replace("<", "*").replace(">", "*")
+
+
+def _value_table(values: tuple[Value, ...]) -> str:
+    rows = (f"| `{value.path}` | {_default(value)} | {_chart_cell(value.comment)} |\n" for value in values)
+    return "\n## Values\n\n| Value | Default | Meaning |\n|---|---|---|\n" + "".join(rows)
+
+
+def _default(value: Value) -> str:
+    return "" if value.default is None else f"`{_chart_cell(value.default)}`"
+
+
+def _chart_cell(text: str) -> str:
+    return text.replace("|", chr(92) + "|")
+
+
+# `docs/cli.md`: every command with its options, generated from the commands themselves, so that
+# the page cannot drift.
+#
+# It formats only; what an option means is said where the option is declared.
+
+
+CLI_PAGE = Path("docs/cli.md")
+CLI_HEAD = f"""\
+# The command line
+
+<!-- Generated from operator/tidegate/commands by `make generate`; do not edit by hand. -->
+
+`tidegate COMMAND --help` prints the same. `python -m tidegate` is the same program.
+
+{EPILOGUE}
+
+On a terminal the output is drawn with colours; in a pipe it is plain text, one line a row. `--output json` and `--output yaml` print one
+document: byte rates are integers in bytes per second, stored values are exact texts, and an entity is `user` and `clientId`, of which those
+listed in `defaults` are Kafka's default entity.
+"""
+
+
+def cli_page() -> str:
+    """The whole page, commands in the order in which `tidegate --help` lists them."""
+    parts = [CLI_HEAD]
+    for name, command in _commands(typer.main.get_command(app)):
+        parts.append(f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n| Option | Meaning |\n|---|---|\n")
+        parts.extend(_option_row(option) for option in command.params if not option.hidden)
+    return "".join(parts)
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each command with its words after `tidegate`; a group stands for its commands."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
+
+
+def _prose(text: str | None) -> str:
+    """A docstring as Markdown: paragraphs on one line each, as the terminal's help has them."""
+    paragraphs = inspect.cleandoc(text or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _option_row(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in option.opts) if option.param_type_name == "option" else f"`{option.metavar}`"
+    takes = "" if option.param_type_name == "argument" or option.is_flag else f" `{option.metavar or _choices(option)}`"
+    return f"| {_cell(names + takes)} | {_cell(' '.join(_meaning(option)))} |\n"
+
+
+def _choices(option: Any) -> str:
+    default = option.default
+    return "|".join(member.value for member in type(default)) if isinstance(default, Enum) else option.bare_type().upper()
+
+
+def _meaning(option: Any) -> Iterator[str]:
+    yield option.help or ""
+    if option.required:
+        yield "Required."
+    elif option.param_type_name == "option" and not option.is_flag and option.default not in (None, ""):
+        default = option.default.value if isinstance(option.default, Enum) else option.default
+        yield f"Default: `{default}`."
+    if option.envvar:
+        yield f"Environment: `{option.envvar}`."
+
+
+# Makes `crds/*.yaml`, the chart's templates of them and `docs/resources.md` from the models; with
+# --check it only compares.
+#
+# Run as `python -m tools.generate [--check]` from the root of a checkout.
+
+
+_HEADER = "# Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`.\n"
+
+
+class _WrittenOut(yaml.SafeDumper):
+    """YAML without anchors: a person who reads a field sees its rules there, and so does every tool that knows no anchors."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        return True
+
+
+def crd_yaml(kind: Kind) -> str:
+    """The CRD of a kind as the text of its file in `crds/`."""
+    return _HEADER + yaml.dump(crd_document(kind), Dumper=_WrittenOut, sort_keys=False, width=120, allow_unicode=True)
+
+
+def generated_files() -> Mapping[Path, str]:
+    """Every generated file, relative to the checkout, with its text."""
+    crds = {Path("crds") / f"{GROUP}_{kind.plural}.yaml": crd_yaml(kind) for kind in KINDS}
+    templates = {Path(chart_path(kind)): chart_template(crd_yaml(kind)) for kind in KINDS}
+    return {**crds, **templates, Path("docs/resources.md"): reference_page(KINDS)}
+
+
+def main() -> int:
+    """Write or check every generated file, as the command line asks."""
+    texts = {name: path.read_text(encoding="utf-8") for name, path in (("head", CHART_README_HEAD), ("values", VALUES), ("alerts", ALERTS))}
+    pages = {REASONS_PAGE: reasons_page(), CLI_PAGE: cli_page(), CHART_README: readme(**texts)}
+    return write_or_check({**generated_files(), **pages}, command="python -m tools.generate")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidegate.chart_readme import ALERTS, HEAD, PAGE, VALUES, Undescribed, Value, described_values, readme
+from tools.generate import ALERTS, CHART_README, CHART_README_HEAD, VALUES, Undescribed, Value, described_values, readme
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -15,7 +15,7 @@ def text_of(path: Path) -> str:
 
 
 def test_the_committed_page_is_what_its_sources_say() -> None:
-    assert text_of(PAGE) == readme(head=text_of(HEAD), values=text_of(VALUES), alerts=text_of(ALERTS))
+    assert text_of(CHART_README) == readme(head=text_of(CHART_README_HEAD), values=text_of(VALUES), alerts=text_of(ALERTS))
 
 
 def test_a_key_is_described_by_the_lines_of_comment_right_above_it() -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from controller_logic.reasons import Reason
-from tidegate.reasons_table import PAGE, reasons_page
-from tools.generate import write_or_check
+from tools.generate import REASONS_PAGE, reasons_page, write_or_check
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +17,7 @@ def test_every_reason_has_one_row_with_its_meaning(reason: Reason) -> None:
 
 
 def test_the_committed_page_is_what_the_enum_says() -> None:
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == reasons_page()
+    assert (ROOT / REASONS_PAGE).read_text(encoding="utf-8") == reasons_page()
 
 
 @pytest.mark.parametrize("present", [None, "an older page\n"], ids=["missing", "different"])

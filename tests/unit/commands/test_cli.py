@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.commands.reference import PAGE, reference_page
 from tidegate.commands.version import REVISION_VARIABLE
+from tools.generate import CLI_PAGE, cli_page
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,8 +40,8 @@ def test_version_says_what_a_bug_report_needs(world: Any, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("command", ["run", "plan", "explain", "top", "audit", "restore", "version"])
 def test_every_command_and_option_is_on_the_reference_page(command: str) -> None:
-    assert f"\n## tidegate {command}\n" in reference_page()
+    assert f"\n## tidegate {command}\n" in cli_page()
 
 
 def test_the_committed_page_is_what_the_commands_say() -> None:
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == reference_page()
+    assert (ROOT / CLI_PAGE).read_text(encoding="utf-8") == cli_page()

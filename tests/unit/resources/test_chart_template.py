@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.resources.chart_template import chart_template
+from tools.generate import chart_template
 
 CRD = "# Generated.\nkind: CustomResourceDefinition\nmetadata:\n  name: a.b\nspec:\n  group: b\n"
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from tidegate.resources.crd import crd_document
-from tidegate.resources.generate import crd_yaml, generated_files
 from tidegate.resources.kinds import KINDS, Kind
+from tools.generate import crd_yaml, generated_files
 
 CHECKOUT = Path(__file__).parents[3]
 CLIENT_SIDE_APPLY_LIMIT_BYTES = 262_144
