@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.mortality import Fate, Killed, Mortal
 from tests.unit.control.stage import Stage
 from tidegate.kafka.connection_settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper_session import ZooKeeperSession
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
-from tidegate.kube.memory import InMemoryKubernetes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -11,10 +11,10 @@ import yaml
 
 from controller_logic.model import TopicLeaders, Topology
 from controller_logic.readings import Readings
+from tests.doubles.kubernetes import InMemoryKubernetes
+from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
 from tidegate.commands.surroundings import Surroundings
-from tidegate.kafka.memory_store import MemoryQuotaStore
-from tidegate.kube.memory import InMemoryKubernetes
 
 NAMESPACE = "streaming"
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from controller_logic.model import Entity, QuotaKey, TopicLeaders, Topology
 from controller_logic.readings import Readings
+from tests.doubles.kubernetes import InMemoryKubernetes
+from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.control.clock import Clock
 from tidegate.control.controller import Controller
 from tidegate.control.kafka_cluster import KafkaCluster
@@ -15,11 +17,9 @@ from tidegate.control.publication import KubernetesPublisher
 from tidegate.control.report import Reporter
 from tidegate.control.vital_signs import VitalSigns
 from tidegate.control.world import KINDS, World
-from tidegate.kafka.memory_store import MemoryQuotaStore
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.event_recorder import EventRecorder
-from tidegate.kube.memory import InMemoryKubernetes
 from tidegate.kube.status_writer import StatusWriter
 from tidegate.resources.metrics_source import MetricsSource
 from tidegate.settings import Settings

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from controller_logic.reasons import Reason
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control.connection import SECRET_AGE_SECONDS, Connection
 from tidegate.control.credentials import SecretData
 from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable
-from tidegate.kube.memory import InMemoryKubernetes
 from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
 
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")

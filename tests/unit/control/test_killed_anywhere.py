@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.kubernetes import InMemoryKubernetes
+from tests.doubles.quota_store import MemoryQuotaStore
 from tests.unit.control.mortality import Fate, Killed, Mortal
 from tests.unit.control.stage import ALICE, Stage
 from tidegate.errors import NotFound
-from tidegate.kafka.memory_store import MemoryQuotaStore
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
-from tidegate.kube.memory import InMemoryKubernetes
 
 SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"
 BEFORE = {"version": 1, "config": {"SCRAM-SHA-256": SCRAM, "producer_byte_rate": "7000000"}}

@@ -12,10 +12,10 @@ import pytest
 from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
 from lab.waiting import wait_until
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
 from tidegate.control.metrics_watch import Around, MetricsWatch
 from tidegate.errors import Unreachable
-from tidegate.kube.memory import InMemoryKubernetes
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset
 from tidegate.resources.metrics_source import MetricsSource
 

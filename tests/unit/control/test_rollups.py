@@ -16,6 +16,7 @@ from controller_logic.recommend_usage import DirectionUsage, Usage
 from controller_logic.rollup_result import RESULT_KEY, RollupResult, encode
 from controller_logic.rollup_windows import SETTLE_MS, Due, JobState, Window, WindowJob
 from lab.waiting import wait_until
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import Stage
 from tidegate.control.rollups import RollupAround, RollupWatch
 from tidegate.control.rollups_condition import UNSEEN_AFTER_SECONDS, rollups_current
@@ -23,7 +24,6 @@ from tidegate.control.rollups_look import RollupLook, RollupSight
 from tidegate.control.verdict import Truth, Verdict
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
-from tidegate.kube.memory import InMemoryKubernetes
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer, Settings
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
-from tidegate.kube.memory import InMemoryKubernetes
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject
 from tidegate.kube.cache import ResourceCache, relist
-from tidegate.kube.memory import InMemoryKubernetes
 
 
 def tier(name: str, version: str = "1", **changed: object) -> JsonObject:

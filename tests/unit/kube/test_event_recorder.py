@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from controller_logic.reasons import Reason
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 from tidegate.kube.event_recorder import EventRecorder
-from tidegate.kube.memory import InMemoryKubernetes
 
 TIER = ObjectRef(BUSINESS_TIERS, "streaming", "reporting", "uid-1")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from controller_logic.reasons import Reason
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.lease import PolicyLease
-from tidegate.kube.memory import InMemoryKubernetes
 
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Person
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.resources.documents import policy
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
-from tidegate.kube.memory import InMemoryKubernetes
 
 
 @dataclass

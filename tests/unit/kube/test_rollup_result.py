@@ -12,9 +12,9 @@ from controller_logic.recommend_usage import DirectionUsage, Usage
 from controller_logic.rollup_result import RollupResult
 from controller_logic.rollup_windows import Window
 from tests.contract.kubernetes_contract import POLICY
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject
-from tidegate.kube.memory import InMemoryKubernetes
 from tidegate.kube.rollup_result import read_result, record_result
 
 OURS = {**POLICY, "metadata": {**POLICY["metadata"], "namespace": "streaming"}}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.kube import conditions, merge_patch
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
-from tidegate.kube.memory import InMemoryKubernetes
 from tidegate.kube.status_writer import StatusWriter
 
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T12:00:10Z"
