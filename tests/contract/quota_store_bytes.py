@@ -25,7 +25,7 @@ from tests.contract.quota_store_stage import (
     path_of,
     record,
 )
-from tidegate.kafka.faulty_tree import FaultyTree
+from tests.doubles.quota_store import FaultyTree
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 
 

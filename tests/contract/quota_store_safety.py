@@ -21,8 +21,8 @@ from tests.contract.quota_store_stage import (
     first,
     give_back,
 )
+from tests.doubles.quota_store import FaultyTree
 from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable, WriteRefused
-from tidegate.kafka.faulty_tree import FaultyTree
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
-from tidegate.kafka.faulty_tree import FaultyTree
+from tests.doubles.quota_store import FaultyTree
 from tidegate.kafka.quota_store import WriteOutcome
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 

@@ -5,17 +5,224 @@ hold both to it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from controller_logic.model import Entity, QuotaKey
-from tidegate.errors import TidegateError
+from controller_logic.reasons import Reason
+from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable
 from tidegate.kafka.entity_names import config_path
-from tidegate.kafka.faulty_tree import FaultyTree
-from tidegate.kafka.memory_tree import OPEN_ACL, MemoryTree
 from tidegate.kafka.new_nodes import plan_creates
 from tidegate.kafka.quota_json import parse_quota
-from tidegate.kafka.znodes import Create, Delete, SetData
+from tidegate.kafka.znodes import (
+    Acl,
+    AclEntry,
+    Check,
+    Create,
+    CreateSequential,
+    Delete,
+    Failure,
+    Operation,
+    Rejected,
+    SetData,
+    Znode,
+    ZnodeTree,
+)
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+
+# A tree of znodes in memory that compares, counts and refuses as ZooKeeper does; for tests.
+#
+# It has no sessions, ephemeral nodes or permissions: access lists are stored, not enforced.
+# Several threads may use it.
+
+
+OPEN_ACL: Acl = (AclEntry(31, "world", "anyone"),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    data: bytes | None
+    acl: Acl
+    version: int = 0
+    children_ever: int = 0
+    children: frozenset[str] = frozenset()
+
+
+class MemoryTree:
+    """Nodes by path, `/` always there."""
+
+    def __init__(self) -> None:
+        self.address = "memory"
+        self._nodes = {"/": _Node(None, OPEN_ACL)}
+        self._wakes: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def read(self, paths: Sequence[str]) -> list[Znode | None]:
+        """See ZnodeTree."""
+        nodes = map(self._nodes.get, paths)
+        return [None if node is None else Znode(node.data, node.version, len(node.children)) for node in nodes]
+
+    def children(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """See ZnodeTree."""
+        return [None if node is None else sorted(node.children) for node in map(self._nodes.get, paths)]
+
+    def acls(self, paths: Sequence[str]) -> list[Acl | None]:
+        """See ZnodeTree."""
+        return [None if node is None else node.acl for node in map(self._nodes.get, paths)]
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """See ZnodeTree."""
+        with self._lock:
+            # a copy of the references is cheap beside what the store does for each node; a rejected transaction leaves no trace
+            nodes = dict(self._nodes)
+            for operation in operations:
+                _apply(nodes, operation)
+            self._nodes = nodes
+
+    def sync(self) -> None:
+        """See ZnodeTree."""
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """See ZnodeTree; `wake_all` plays the event."""
+        self._wakes.append(wake)
+
+    def close(self) -> None:
+        """See ZnodeTree; the nodes stay."""
+
+    def wake_all(self) -> None:
+        """Do what brokers that come or go do: wake everybody who watches."""
+        for wake in self._wakes:
+            wake()
+
+
+def _apply(nodes: dict[str, _Node], operation: Operation) -> None:
+    match operation:
+        case Create(path, data, acl):
+            _create(nodes, operation, path=path, node=_Node(data, acl))
+        case CreateSequential(path, data, acl):
+            parent = nodes.get(_parent_of(path))
+            _create(nodes, operation, path=f"{path}{parent.children_ever if parent else 0:010d}", node=_Node(data, acl))
+        case SetData(path, data, version):
+            node = _at_version(nodes, operation, version)
+            nodes[path] = replace(node, data=data, version=version + 1)
+        case Delete(path, version):
+            if _at_version(nodes, operation, version).children:
+                raise Rejected(operation, Failure.NOT_EMPTY)
+            del nodes[path]
+            parent = nodes[_parent_of(path)]
+            nodes[_parent_of(path)] = replace(parent, children=parent.children - {_name_of(path)})
+        case Check(path, version):
+            _at_version(nodes, operation, version)
+
+
+def _create(nodes: dict[str, _Node], operation: Operation, *, path: str, node: _Node) -> None:
+    parent = nodes.get(_parent_of(path))
+    if parent is None:
+        raise Rejected(operation, Failure.NO_NODE)
+    if path in nodes:
+        raise Rejected(operation, Failure.NODE_EXISTS)
+    nodes[path] = node
+    nodes[_parent_of(path)] = replace(parent, children=parent.children | {_name_of(path)}, children_ever=parent.children_ever + 1)
+
+
+def _at_version(nodes: dict[str, _Node], operation: SetData | Delete | Check, version: int) -> _Node:
+    node = nodes.get(operation.path)
+    if node is None:
+        raise Rejected(operation, Failure.NO_NODE)
+    if node.version != version:
+        raise Rejected(operation, Failure.BAD_VERSION)
+    return node
+
+
+def _parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+# A tree of znodes with bad luck on demand, around any other tree: for tests of what a broken
+# connection leaves behind.
+
+
+@dataclass
+class FaultyTree:
+    """Passes everything on to `inner`, unless a fault was ordered. `commits` counts the transactions that were done."""
+
+    inner: ZnodeTree
+    commits: int = 0
+    _faults: list[TidegateError] = field(default_factory=list)
+    _lost_before: int = 0
+    _lost_after: int = 0
+    _closed: bool = False
+
+    @property
+    def address(self) -> str:
+        """See ZnodeTree."""
+        return self.inner.address
+
+    def fail_next(self, error: TidegateError) -> None:
+        """Let the next request raise `error` instead of being done; several queue up."""
+        self._faults.append(error)
+
+    def lose_connection_before_commit(self) -> None:
+        """Let the next transaction be lost on its way: not done, outcome unknown."""
+        self._lost_before += 1
+
+    def lose_connection_after_commit(self) -> None:
+        """Let the next transaction's answer be lost: done, outcome unknown."""
+        self._lost_after += 1
+
+    def read(self, paths: Sequence[str]) -> list[Znode | None]:
+        """See ZnodeTree."""
+        self._answer()
+        return self.inner.read(paths)
+
+    def children(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """See ZnodeTree."""
+        self._answer()
+        return self.inner.children(paths)
+
+    def acls(self, paths: Sequence[str]) -> list[Acl | None]:
+        """See ZnodeTree."""
+        self._answer()
+        return self.inner.acls(paths)
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """See ZnodeTree."""
+        self._answer()
+        if self._lost_before:
+            self._lost_before -= 1
+            raise OutcomeUnknown("the test cut the connection before the transaction")
+        self.inner.commit(operations)
+        self.commits += 1
+        if self._lost_after:
+            self._lost_after -= 1
+            raise OutcomeUnknown("the test cut the connection after the transaction")
+
+    def sync(self) -> None:
+        """See ZnodeTree."""
+        self._answer()
+        self.inner.sync()
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """See ZnodeTree."""
+        self._answer()
+        self.inner.watch(wake)
+
+    def close(self) -> None:
+        """See ZnodeTree."""
+        self._closed = True
+        self.inner.close()
+
+    def _answer(self) -> None:
+        if self._closed:
+            raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "The session with ZooKeeper was closed.")
+        if self._faults:
+            raise self._faults.pop(0)
+
 
 _KAFKA_PATHS = (
     *("/brokers", "/brokers/ids", "/brokers/topics", "/cluster", "/config", "/config/brokers", "/config/changes"),

@@ -15,9 +15,9 @@ from lab.waiting import wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 from tests.contract.quota_store_contract import QuotaStoreContract
 from tests.contract.quota_store_stage import ALICE, ALICE_APP, CLUSTER, OtherWriter, elect, first, lay_out_kafka
+from tests.doubles.quota_store import FaultyTree
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.connection_settings import SaslLogin, SaslMechanism, ZooKeeperConnection
-from tidegate.kafka.faulty_tree import FaultyTree
 from tidegate.kafka.zookeeper_session import ZooKeeperSession
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore, open_zookeeper_store
 

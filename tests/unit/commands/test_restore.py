@@ -9,12 +9,12 @@ from controller_logic.decide import decide
 from controller_logic.decision import Memory
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
+from tests.doubles.quota_store import OPEN_ACL
 from tidegate.control.apply import apply_writes
 from tidegate.control.declared import declare
 from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.control.observe import Observer
 from tidegate.errors import Unreachable
-from tidegate.kafka.memory_tree import OPEN_ACL
 from tidegate.kafka.znodes import Create
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE

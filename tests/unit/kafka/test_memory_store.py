@@ -8,10 +8,8 @@ from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
 from tests.contract.quota_store_contract import QuotaStoreContract
 from tests.contract.quota_store_stage import OtherWriter, first, lay_out_kafka
-from tests.doubles.quota_store import MemoryQuotaStore
+from tests.doubles.quota_store import OPEN_ACL, FaultyTree, MemoryQuotaStore, MemoryTree
 from tidegate.errors import Unreachable
-from tidegate.kafka.faulty_tree import FaultyTree
-from tidegate.kafka.memory_tree import OPEN_ACL, MemoryTree
 from tidegate.kafka.znodes import Create, Delete, SetData
 
 
