@@ -12,8 +12,8 @@ from kazoo.client import KazooClient
 from bench.quota_window_card import Card, Carried
 from bench.quota_window_clients import CLIENTS, Client, Kind, load_clients, make_topics
 from bench.quota_window_rows import QUOTA_SHARE, Phase, Second
-from controller_logic.kafka_throttle import predicted_mute_seconds
 from controller_logic.model import QuotaWindow
+from controller_logic.quotas.kafka_window import predicted_mute_seconds
 from lab.errors import LabError
 from lab.kafka import KafkaLab
 from lab.load import LoadClient

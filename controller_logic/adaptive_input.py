@@ -7,11 +7,11 @@ Times are seconds since the epoch as the caller's clock gave them. Nothing here 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller_logic.contracts.leaders import ADAPTIVE_SHARES, LeaderSpread, adaptive_scale
 from controller_logic.entity import Entity
-from controller_logic.leader_scaling import ADAPTIVE_SHARES, LeaderSpread, adaptive_scale
 from controller_logic.model import QuotaWindow
 from controller_logic.readings import Direction, Readings
-from controller_logic.throttle_input import RateKey
+from controller_logic.throttle.input import RateKey
 from controller_logic.value import value
 
 

@@ -5,12 +5,12 @@ While anything holds the pass, shares stay as they are. Of two members with the 
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from controller_logic.adaptive import adapt
 from controller_logic.adaptive_input import Adaptations, AdaptiveInput, AdaptiveRate
+from controller_logic.contracts.adaptive import adapt
+from controller_logic.contracts.leaders import Leaders
 from controller_logic.entity import Entity
-from controller_logic.leader_scaling import Leaders
 from controller_logic.model import LedgerEntry, Member, Observation, Policy, RateForm, ScalingMethod, StoredQuota
-from controller_logic.quota_text import enforced_rate
+from controller_logic.quotas.values import enforced_rate
 from controller_logic.readings import KEY_OF, Direction, Readings
 
 _USUAL_SCRAPE_SECONDS = 15.0

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from controller_logic.flows import flows_of
 from controller_logic.model import Observation
-from controller_logic.pressure import Card, Pressure, cards_of
 from controller_logic.readings import Direction, NicSpan
-from controller_logic.throttle_input import ThrottleInput
-from controller_logic.throttle_settings import OF_SAMPLES, ThrottleSettings
+from controller_logic.throttle.input import ThrottleInput
+from controller_logic.throttle.pressure import Card, Pressure, cards_of
+from controller_logic.throttle.settings import OF_SAMPLES, ThrottleSettings
 
 
 @dataclass(frozen=True, slots=True)

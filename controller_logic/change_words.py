@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from controller_logic.key_step import KeyStep
 from controller_logic.model import BYTE_RATE_KEYS, QuotaWrite, WriteKind
-from controller_logic.quota_text import KEY_WORDS, quota_words
+from controller_logic.quotas.steps import KeyStep
+from controller_logic.quotas.values import KEY_WORDS, quota_words
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 

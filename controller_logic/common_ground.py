@@ -7,11 +7,11 @@ nobody manages and that was not read counts as absent.
 
 from collections.abc import Mapping, Set
 
-from controller_logic.desired import Desired
-from controller_logic.key_step import Beneath
+from controller_logic.contracts.desired import Desired
+from controller_logic.contracts.targets import Promise
 from controller_logic.model import BYTE_RATE_KEYS, Entity, Policy, QuotaKey, StoredQuota
-from controller_logic.precedence import same_bucket_fallbacks
-from controller_logic.promise import Promise
+from controller_logic.quotas.precedence import same_bucket_fallbacks
+from controller_logic.quotas.steps import Beneath
 
 _NOTHING: Mapping[QuotaKey, Beneath] = {}
 

@@ -20,21 +20,22 @@ without writes, unless a step is due.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from controller_logic import budget, contention
+from controller_logic import contention
 from controller_logic.adaptive_pass import adaptations
 from controller_logic.broker_watch import watch
+from controller_logic.contracts.desired import Desired, desired
+from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.overrides import apply_overrides
+from controller_logic.contracts.recommend import AdviceBasis, Advised, advise
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
-from controller_logic.desired import Desired, desired
-from controller_logic.leader_scaling import Leaders
 from controller_logic.level_states import level_reports
-from controller_logic.member_reports import Circumstances, report
 from controller_logic.metering import metering
 from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
-from controller_logic.override import apply_overrides
-from controller_logic.plan import Plan, deletion_plan, make_plan, our_entities
+from controller_logic.quotas import budget
+from controller_logic.quotas.plan import Plan, deletion_plan, make_plan, our_entities
 from controller_logic.reasons import Reason
-from controller_logic.recommend import AdviceBasis, Advised, advise
-from controller_logic.throttle_pass import ThrottlePass, throttle_pass
+from controller_logic.reports import Circumstances, report
+from controller_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
 
 WARN_ABOVE_SKEW = 1.5
 _OVERLAPPING = MemberState.OVERLAPPING

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, inf
 
-from controller_logic.bucket import Bucket
 from controller_logic.model import Speed
 from controller_logic.scene import Scene
-from controller_logic.throttle_input import Draining
-from controller_logic.throttle_settings import BINDING, BINDING_MILLISECONDS
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.input import Draining
+from controller_logic.throttle.settings import BINDING, BINDING_MILLISECONDS
 
 _LONGEST_SCRAPE_SECONDS = 5.0  # at 15 s the scrapes of several brokers differ too much in phase
 _FRESH_SECONDS = 10.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from controller_logic.readings import ClientRate, Direction, Readings
-from controller_logic.throttle_input import RateKey
+from controller_logic.throttle.input import RateKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ After a cut a client is silent while Kafka forgets what it had sent. A mean over
 would be asked for too little, and again a round later. It sizes what is needed; whether a broker is over its limit it does not touch.
 """
 
-from controller_logic.bucket import Bucket
-from controller_logic.pressure import Card
 from controller_logic.scene import Scene
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.pressure import Card
 
 
 def hidden_load(scene: Scene, card: Card) -> float:

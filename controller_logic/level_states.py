@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
 from controller_logic.model import Level
-from controller_logic.pressure import Card
 from controller_logic.reasons import Reason
-from controller_logic.throttle_decision import Round, ThrottleDecision
+from controller_logic.throttle.decision import Round, ThrottleDecision
+from controller_logic.throttle.pressure import Card
 
 
 def level_reports(decision: Decision, before: Mapping[Level, str]) -> tuple[LevelReport, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from controller_logic.decision import Note
 from controller_logic.model import BYTE_RATE_KEYS, MAX_BYTE_RATE, Default, Entity, LedgerEntry, Observation, Policy, QuotaKey, StoredQuota
-from controller_logic.quota_text import same_quota
+from controller_logic.quotas.values import same_quota
 from controller_logic.reasons import Reason
 
 DEFAULT_USER = Entity(user=Default.DEFAULT)

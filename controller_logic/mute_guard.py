@@ -8,9 +8,9 @@ in force, since nobody knows yet what its clients send.
 
 from dataclasses import dataclass
 
-from controller_logic.kafka_throttle import largest_safe_step, predicted_mute_seconds, step_distance_seconds
 from controller_logic.model import MIN_BYTE_RATE, LedgerEntry, Policy, QuotaWindow
-from controller_logic.quota_text import enforced_rate, same_quota
+from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds, step_distance_seconds
+from controller_logic.quotas.values import enforced_rate, same_quota
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hashlib import sha256
 
 from controller_logic.adaptive_input import Adaptation, Adaptations
+from controller_logic.contracts.leaders import ADAPTIVE_SHARES, Leaders, LeaderSpread, Scale, adaptive_scale, partition_scale, share_scale
 from controller_logic.entity import Entity
-from controller_logic.leader_scaling import ADAPTIVE_SHARES, Leaders, LeaderSpread, Scale, adaptive_scale, partition_scale, share_scale
 from controller_logic.model import Member, QuotaKey, RateForm, ScalingMethod
 from controller_logic.readings import Direction
 from controller_logic.value import value

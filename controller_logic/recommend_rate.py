@@ -12,7 +12,7 @@ here knows floors, limits or what was recommended before.
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from controller_logic.leader_scaling import Leaders
+from controller_logic.contracts.leaders import Leaders
 from controller_logic.model import MAX_BYTE_RATE, Contract, Member, RateForm
 from controller_logic.recommend_usage import DirectionUsage
 

@@ -7,9 +7,9 @@ not capped, because deleting it is explicit.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from controller_logic.contracts.targets import Promise, is_lent
 from controller_logic.decision import Memory, Note
 from controller_logic.model import MAX_BYTE_RATE, Entity, LedgerEntry, Policy, StoredQuota
-from controller_logic.promise import Promise, is_lent
 from controller_logic.reasons import Reason
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from controller_logic.entity import Entity
 from controller_logic.names import QuotaKey
 from controller_logic.recommend_usage import DirectionUsage, Usage
-from controller_logic.rollup_windows import Window, merged
+from controller_logic.rollup_schedule import Window, merged
 
 SCHEMA_VERSION = 1
 RESULT_KEY = "result.json"

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller_logic.bucket import Bucket
 from controller_logic.model import Level
-from controller_logic.pressure import Card, blind_brokers
 from controller_logic.readings import Direction
-from controller_logic.throttle_input import ThrottleInput
-from controller_logic.throttle_settings import ThrottleSettings
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.input import ThrottleInput
+from controller_logic.throttle.pressure import Card, blind_brokers
+from controller_logic.throttle.settings import ThrottleSettings
 
 CUT_ORDER = (Level.L3, Level.L2, Level.L1)
 RAISE_ORDER = (Level.L1, Level.L2, Level.L3)

@@ -5,8 +5,8 @@ A cut that waits for its moment, for the write budget, or for somebody to leave 
 
 from collections.abc import Mapping
 
-from controller_logic.throttle_decision import StepKind, ThrottleDecision, ThrottleStep
-from controller_logic.throttle_input import RateKey
+from controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
+from controller_logic.throttle.input import RateKey
 
 ACTIONS = frozenset({StepKind.CUT, StepKind.RAISE, StepKind.RELEASE})
 

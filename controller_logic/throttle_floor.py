@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from controller_logic.model import MIN_BYTE_RATE
 from controller_logic.readings import Direction
-from controller_logic.throttle_input import ManagedRate
-from controller_logic.throttle_settings import ClientFloors
+from controller_logic.throttle.input import ManagedRate
+from controller_logic.throttle.settings import ClientFloors
 
 
 @dataclass(frozen=True, slots=True)

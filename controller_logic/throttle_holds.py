@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from controller_logic.readings import Direction
+from controller_logic.throttle.input import DirectionMemory, Held, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.settings import RELEASED
 from controller_logic.throttle_floor import floor_of
-from controller_logic.throttle_input import DirectionMemory, Held, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
-from controller_logic.throttle_settings import RELEASED
 
 
 def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, Held]:

@@ -7,15 +7,15 @@ contract cannot be known now is left out; what was decided on it is found again 
 from collections.abc import Iterator, Mapping
 
 from controller_logic.common_ground import CommonGround
+from controller_logic.contracts.desired import Desired
+from controller_logic.contracts.targets import NOTHING, Promise, Target
 from controller_logic.decision import MemberReport
-from controller_logic.desired import Desired
 from controller_logic.entity import Entity
-from controller_logic.entity_plan import is_ours
 from controller_logic.model import MAX_BYTE_RATE, LedgerEntry, Policy, QuotaKey, StoredQuota
-from controller_logic.promise import NOTHING, Promise, Target
-from controller_logic.quota_text import enforced_rate, same_quota
+from controller_logic.quotas.entity_plan import is_ours
+from controller_logic.quotas.values import enforced_rate, same_quota
 from controller_logic.readings import KEY_OF, Direction
-from controller_logic.throttle_input import LastChange, ManagedRate
+from controller_logic.throttle.input import LastChange, ManagedRate
 
 
 class ManagedRates:

@@ -7,12 +7,12 @@ force than what was decided is drift, and what was decided stays wanted. New dec
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller_logic.bucket import Bucket
-from controller_logic.escalation import Outcome
 from controller_logic.scene import Scene
-from controller_logic.throttle_decision import LimitedBy, Phase, StepKind, ThrottleStep
-from controller_logic.throttle_input import Held, RateKey
-from controller_logic.throttle_settings import RELEASED
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
+from controller_logic.throttle.escalation import Outcome
+from controller_logic.throttle.input import Held, RateKey
+from controller_logic.throttle.settings import RELEASED
 
 
 def settle(scene: Scene, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, Held]]:

@@ -6,9 +6,9 @@ native quota is one number. Targets say nothing about speed: see `throttle_cuts.
 
 from collections.abc import Mapping, Sequence
 
-from controller_logic.bucket import Bucket
-from controller_logic.throttle_input import RateKey
-from controller_logic.throttle_settings import FEW, FEW_ENTITIES
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.input import RateKey
+from controller_logic.throttle.settings import FEW, FEW_ENTITIES
 
 _HALVINGS = 50  # of the interval that holds the share: finer than a byte
 

@@ -1,7 +1,7 @@
 """What was seen of each rate lately: values in force within a dwell, and the highest rates; from these follows what a window may hold."""
 
 from controller_logic.flows import Flows
-from controller_logic.throttle_input import ManagedRate, RateKey, Seen, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.input import ManagedRate, RateKey, Seen, ThrottleInput, ThrottleMemory
 
 _NEVER = Seen()
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from controller_logic.contracts.targets import Promise, Target, Throttled
 from controller_logic.entity import Entity
 from controller_logic.model import Contract, Level, Member, QuotaKey, RateForm, Tier
-from controller_logic.promise import Promise, Target, Throttled
 
 HeldKeys = Mapping[QuotaKey, Throttled]
 HeldDown = Mapping[Entity, HeldKeys]

@@ -26,8 +26,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from controller_logic.model import QuotaKey
-from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
+from controller_logic.throttle.pressure import Pressure
 from tidegate.errors import NeedsMending
 from tidegate.policy_reading import PolicyReading as PolicyReading
 from tidegate.settings import LogFormat, LogLevel

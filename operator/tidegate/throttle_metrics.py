@@ -15,9 +15,9 @@ from controller_logic.entity import Entity
 from controller_logic.model import Level, QuotaWrite
 from controller_logic.readings import Direction, Readings
 from controller_logic.reasons import Reason
+from controller_logic.throttle.decision import Phase, StepKind, ThrottleDecision, ThrottleStep
+from controller_logic.throttle.input import RateKey
 from controller_logic.throttle_acts import Acts, new_acts
-from controller_logic.throttle_decision import Phase, StepKind, ThrottleDecision, ThrottleStep
-from controller_logic.throttle_input import RateKey
 from tidegate.policy_reading import PolicyReading
 
 _LONGEST_GAP_SECONDS = 60.0  # between two readings; over a longer one nobody knows what was sent

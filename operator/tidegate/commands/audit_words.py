@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
-from controller_logic.quota_text import KEY_WORDS, quota_words
+from controller_logic.quotas.values import KEY_WORDS, quota_words
 from tidegate.commands.audit_lines import AuditLine
 
 _UNKNOWN = "unknown"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import BYTE_RATE_KEYS, Default, Entity
-from controller_logic.precedence import Applicable, PrecedenceLevel
-from controller_logic.quota_text import KEY_WORDS, enforced_rate, quota_words, rate_words
+from controller_logic.quotas.precedence import Applicable, PrecedenceLevel
+from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
 from tidegate.commands.page import Page
 from tidegate.commands.quantity import ago_words, short_words

@@ -1,6 +1,6 @@
 """Why a client gets the quota it gets: Kafka's choice among its eight levels, joined with what the ledger knows of each value.
 
-The choice itself is made by `controller_logic.precedence`, targets and totals by the decision; this module only brings
+The choice itself is made by `controller_logic.quotas.precedence`, targets and totals by the decision; this module only brings
 together what belongs to one quota key. Nothing is read or written here.
 """
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import BYTE_RATE_KEYS, Entity, LedgerEntry, LedgerRecord, Override, QuotaKey, StoredQuota
-from controller_logic.precedence import Applicable, Shadowed, applicable, candidates
-from controller_logic.quota_text import enforced_rate, same_quota
+from controller_logic.quotas.precedence import Applicable, Shadowed, applicable, candidates
+from controller_logic.quotas.values import enforced_rate, same_quota
 from tidegate.commands.quantity import KEY_ORDER
 
 

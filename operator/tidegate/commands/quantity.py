@@ -1,11 +1,11 @@
 """Short words for tables and sentences: values with a unit, ages, and the order of quota keys.
 
-It only words numbers that were decided elsewhere. Where every digit counts, `controller_logic.quota_text.quota_words` is used,
+It only words numbers that were decided elsewhere. Where every digit counts, `controller_logic.quotas.values.quota_words` is used,
 which has the canonical integer beside the words.
 """
 
 from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
-from controller_logic.quota_text import KEY_WORDS, enforced_rate, quota_words, rate_words
+from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words
 
 KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
 

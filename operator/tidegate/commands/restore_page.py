@@ -6,9 +6,9 @@ The values come out of the ledger and the store, the next step out of the decisi
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from controller_logic.key_step import is_disturbed
 from controller_logic.model import Entity, LedgerEntry, QuotaKey
-from controller_logic.quota_text import KEY_WORDS
+from controller_logic.quotas.steps import is_disturbed
+from controller_logic.quotas.values import KEY_WORDS
 from tidegate.commands.page import Document, Page
 from tidegate.commands.plan_document import entity_document
 from tidegate.commands.quantity import KEY_ORDER, ago_words, short_words

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from controller_logic.rollup_windows import Window
+from controller_logic.rollup_schedule import Window
 from tidegate.commands import options
 from tidegate.commands.audit_lines import moment
 from tidegate.commands.page import ExitCode, Page

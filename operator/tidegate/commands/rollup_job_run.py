@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from controller_logic.reasons import Reason
 from controller_logic.recommend_usage import Usage
-from controller_logic.rollup_windows import Window
+from controller_logic.rollup_schedule import Window
 from tidegate.commands.policy_source import PolicyOptions
 from tidegate.commands.rollup_declared import RollupPolicy, rollup_policy
 from tidegate.commands.rollup_engine import Engine, Span

@@ -16,8 +16,8 @@ from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
 from controller_logic.flows import Flows, flows_of
 from controller_logic.model import Level, Observation
-from controller_logic.pressure import Pressure
 from controller_logic.readings import ReadingProblem, Readings
+from controller_logic.throttle.pressure import Pressure
 from tidegate.commands.cluster_access import AccessOptions, opened_cluster
 from tidegate.commands.policy_source import PolicySource
 from tidegate.commands.secret_file import read_secret_file

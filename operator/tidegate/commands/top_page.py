@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from controller_logic.decision import MemberState
 from controller_logic.model import Observation
-from controller_logic.pressure import Pressure
-from controller_logic.quota_text import KEY_WORDS, rate_words
+from controller_logic.quotas.values import KEY_WORDS, rate_words
+from controller_logic.throttle.pressure import Pressure
 from tidegate.commands.page import Page
 from tidegate.commands.quantity import ago_words
 from tidegate.commands.sheet import Column, Sheet

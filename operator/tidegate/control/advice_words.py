@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from controller_logic.model import QuotaKey
-from controller_logic.quota_text import KEY_WORDS
+from controller_logic.quotas.values import KEY_WORDS
 from controller_logic.reasons import Reason
 from controller_logic.recommend_usage import Advice
 from tidegate.control.verdict import shortened

@@ -11,11 +11,11 @@ from math import isfinite
 
 from controller_logic.decision import MemberReport
 from controller_logic.model import Entity, Hold, Override, QuotaKey, QuotaWrite
-from controller_logic.quota_text import number_of
+from controller_logic.quotas.values import number_of
 from controller_logic.readings import Direction
 from controller_logic.reasons import Reason
-from controller_logic.throttle_decision import Round, StepKind, ThrottleStep
-from controller_logic.throttle_round import as_mapping
+from controller_logic.throttle.decision import Round, StepKind, ThrottleStep
+from controller_logic.throttle.record import as_mapping
 
 Line = dict[str, object]
 

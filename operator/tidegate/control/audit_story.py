@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision, MemberReport, MemberState
 from controller_logic.model import Entity, Hold, Override, QuotaKey, QuotaWrite
-from controller_logic.override import Overridden
 from controller_logic.readings import Direction, Readings
 from controller_logic.reasons import Reason
+from controller_logic.throttle.decision import Phase, Round, ThrottleStep
+from controller_logic.throttle.input import RateKey
 from controller_logic.throttle_acts import Acts, new_acts
-from controller_logic.throttle_decision import Phase, Round, ThrottleStep
-from controller_logic.throttle_input import RateKey
 from tidegate.control.apply import Applied
 from tidegate.control.audit_effect import PendingEffect
 from tidegate.control.audit_record import (

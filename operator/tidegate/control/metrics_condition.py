@@ -1,8 +1,8 @@
 """The condition MetricsFresh: whether the load of every live broker is known, and if not, why. It holds no rates: those are metrics."""
 
-from controller_logic.pressure import Card, Pressure
 from controller_logic.readings import Direction, ReadingProblem
 from controller_logic.reasons import Reason
+from controller_logic.throttle.pressure import Card, Pressure
 from tidegate.control.control_pass import PassResult
 from tidegate.control.verdict import Truth, Verdict, listed, sentence, shortened
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller_logic.reasons import Reason
-from controller_logic.rollup_windows import Due, Window
+from controller_logic.rollup_schedule import Due, Window
 from tidegate.control.rollups_look import RollupSight
 from tidegate.control.verdict import Truth, Verdict, counted, listed, sentence, shortened
 from tidegate.kube.job_manifest import rfc3339

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from controller_logic.rollup_windows import JobState, Window, WindowJob
+from controller_logic.rollup_schedule import JobState, Window, WindowJob
 from tidegate.kube.job_manifest import END, GENERATION, START, JobPod
 from tidegate.resources.moment import parse_moment
 from tidegate.resources.rollup import Rollup

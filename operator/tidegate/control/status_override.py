@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from controller_logic.contracts.overrides import Misfit, Overridden
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import Entity, Hold, Mode, Override
-from controller_logic.override import Misfit, Overridden
 from controller_logic.reasons import Reason
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared

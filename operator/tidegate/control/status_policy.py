@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from controller_logic.broker_limit import BrokerLimit
 from controller_logic.decision import Decision, LevelReport, LevelState
-from controller_logic.pressure import Pressure
 from controller_logic.reasons import Reason
+from controller_logic.throttle.pressure import Pressure
 from tidegate.control.control_pass import PassResult
 from tidegate.control.policy_conditions import policy_verdicts
 from tidegate.control.rollups_condition import rollup_status, rollups_current

@@ -10,7 +10,7 @@ from typing import Any
 
 from controller_logic.recommend_usage import Usage
 from controller_logic.rollup_result import RESULT_KEY, RollupResult, decode, encode, result_name
-from controller_logic.rollup_windows import Window, merged
+from controller_logic.rollup_schedule import Window, merged
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.kube.job_manifest import labels, owner

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from controller_logic.quota_text import rate_words
+from controller_logic.quotas.values import rate_words
 from tidegate.commands.page import Document, Page
 from tidegate.commands.sheet import Column, Sheet
 from tidegate.errors import InvalidResource

@@ -11,7 +11,7 @@ import pytest
 from kubernetes import client as kubernetes_client
 
 from controller_logic.rollup_result import RESULT_KEY, RollupResult, encode, result_name
-from controller_logic.rollup_windows import Window
+from controller_logic.rollup_schedule import Window
 from lab.helm import Helm
 from lab.kube_api import KubeApi
 from tests.contract.kubernetes_contract import rollup_job

@@ -14,7 +14,7 @@ import pytest
 from controller_logic.entity import Entity
 from controller_logic.names import QuotaKey
 from controller_logic.rollup_result import RESULT_KEY, RollupResult, decode
-from controller_logic.rollup_windows import Window
+from controller_logic.rollup_schedule import Window
 from lab.kube_api import KubeApi
 from tests.integration.rollup.estate import END_MS, RATES, SCRAPE_MS, START_MS, moved
 from tests.integration.rollup.history_server import HistoryServer

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from controller_logic.contracts.leaders import Leaders
 from controller_logic.decision import Decision, MemberReport, MemberState, Note
-from controller_logic.leader_scaling import Leaders
 from controller_logic.model import (
     Contract,
     Default,

@@ -7,7 +7,7 @@ import pytest
 from controller_logic.decision import Decision
 from controller_logic.readings import ClientRate, Readings
 from controller_logic.reasons import Reason
-from controller_logic.throttle_decision import ThrottleDecision
+from controller_logic.throttle.decision import ThrottleDecision
 from tests.unit.control.trails import ETL, Trail, calm_trail, overload, write_of
 from tests.unit.controller_logic.gates import MB, OUT, want
 from tidegate.control.apply import Applied

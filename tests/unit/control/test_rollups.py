@@ -14,7 +14,7 @@ from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
 from controller_logic.recommend_usage import DirectionUsage, Usage
 from controller_logic.rollup_result import RESULT_KEY, RollupResult, encode
-from controller_logic.rollup_windows import SETTLE_MS, Due, JobState, Window, WindowJob
+from controller_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, WindowJob
 from lab.waiting import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import Stage

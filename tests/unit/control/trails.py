@@ -9,13 +9,13 @@ from controller_logic.entity import Entity
 from controller_logic.model import Level, Member, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
 from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
-from controller_logic.rehearsal import Rehearsal
-from controller_logic.throttle_decision import ThrottleDecision
-from controller_logic.throttle_input import RateKey
+from controller_logic.throttle.decision import ThrottleDecision
+from controller_logic.throttle.input import RateKey
 from tests.unit.controller_logic.gates import actor, estate, want
 from tidegate.control.apply import Applied
 from tidegate.control.audit_sink import AuditDesk
 from tidegate.control.audit_trail import AuditTrail
+from tools.simulate.model import Rehearsal
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 ETL = Entity("etl")

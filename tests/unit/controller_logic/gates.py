@@ -6,10 +6,10 @@ from dataclasses import replace
 from controller_logic.entity import Entity
 from controller_logic.model import Level
 from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
-from controller_logic.rehearsal import Actor, Rehearsal
-from controller_logic.throttle_decision import StepKind, ThrottleDecision, ThrottleStep
-from controller_logic.throttle_input import BrokerLimit, ManagedRate, Seen, ThrottleInput, ThrottleMemory
-from controller_logic.throttle_settings import ClientFloors, ThrottleSettings
+from controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
+from controller_logic.throttle.input import BrokerLimit, ManagedRate, Seen, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.settings import ClientFloors, ThrottleSettings
+from tools.simulate.model import Actor, Rehearsal
 
 MB = 1_000_000
 OUT = Direction.EGRESS

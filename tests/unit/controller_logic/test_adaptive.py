@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.adaptive import adapt, level_of
 from controller_logic.adaptive_input import Adaptation, AdaptiveInput, AdaptiveRate
-from controller_logic.leader_scaling import ADAPTIVE_SHARES, adaptive_scale, partition_scale
+from controller_logic.contracts.adaptive import adapt, level_of
+from controller_logic.contracts.leaders import ADAPTIVE_SHARES, adaptive_scale, partition_scale
 from controller_logic.model import ScalingMethod
 from controller_logic.readings import ClientRate, Readings
 from tests.unit.controller_logic.uneven_brokers import IN, MB, USER, rate_of, spread_of

@@ -2,18 +2,18 @@
 
 import pytest
 
-from controller_logic.attribution import needs_of
-from controller_logic.bucket import buckets_of
 from controller_logic.flows import flows_of
 from controller_logic.model import Level
-from controller_logic.pressure import cards_of
 from controller_logic.readings import Direction
 from controller_logic.reasons import Reason
-from controller_logic.rehearsal import Rehearsal
 from controller_logic.scene import Scene, scene_of
-from controller_logic.throttle_decision import Phase, StepKind
-from controller_logic.throttle_input import Held
+from controller_logic.throttle.attribution import needs_of
+from controller_logic.throttle.buckets import buckets_of
+from controller_logic.throttle.decision import Phase, StepKind
+from controller_logic.throttle.input import Held
+from controller_logic.throttle.pressure import cards_of
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
+from tools.simulate.model import Rehearsal
 
 
 def scene(played: Rehearsal) -> Scene:

@@ -9,8 +9,8 @@ from controller_logic.broker_watch import watch
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
 from controller_logic.model import Observation, Policy, Topology
-from controller_logic.pressure import Pressure
 from controller_logic.readings import Direction, NicSpan, Readings
+from controller_logic.throttle.pressure import Pressure
 
 NOW = 1_000_000.0
 LIMIT = 50_000_000

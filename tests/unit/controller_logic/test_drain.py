@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from controller_logic.model import QuotaWindow, Speed
-from controller_logic.rehearsal import Rehearsal
-from controller_logic.throttle_decision import StepKind, ThrottleStep
-from controller_logic.throttle_settings import ThrottleSettings
+from controller_logic.throttle.decision import StepKind, ThrottleStep
+from controller_logic.throttle.settings import ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
+from tools.simulate.model import Rehearsal
 
 
 def flat_out(scrape_seconds: float = 1.0, floor_mb: float = 1, **settings: object) -> Rehearsal:

@@ -7,11 +7,11 @@ import pytest
 from controller_logic.model import QuotaWindow
 from controller_logic.readings import ClientRate
 from controller_logic.reasons import Reason
-from controller_logic.rehearsal import Rehearsal
-from controller_logic.throttle import throttle
-from controller_logic.throttle_decision import LimitedBy, Phase, StepKind, ThrottleDecision
-from controller_logic.throttle_input import ThrottleMemory
+from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
+from controller_logic.throttle.input import ThrottleMemory
+from controller_logic.throttle.throttle import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
+from tools.simulate.model import Rehearsal
 
 
 def four_tiers(**settings: object) -> Rehearsal:

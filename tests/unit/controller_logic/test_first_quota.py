@@ -3,13 +3,13 @@
 import pytest
 
 from controller_logic.change_words import ChangeWords
-from controller_logic.entity_plan import AS_PROMISED, plan_entity
-from controller_logic.key_step import Standing, follow
-from controller_logic.leader_scaling import Leaders
+from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.targets import promise_of
 from controller_logic.model import Contract, RateForm, TopicLeaders
-from controller_logic.plan import rules_of
-from controller_logic.promise import promise_of
 from controller_logic.promise_ground import Grounds
+from controller_logic.quotas.entity_plan import AS_PROMISED, plan_entity
+from controller_logic.quotas.plan import rules_of
+from controller_logic.quotas.steps import Standing, follow
 from tests.unit.controller_logic.worlds import ALICE, MB, START_SECONDS, member, per_broker, per_partition, policy, stored, topology, total
 
 TOPOLOGY = topology({"orders": {1: 2, 2: 1}, "leaderless": TopicLeaders({1: 1}, leaderless=1)})

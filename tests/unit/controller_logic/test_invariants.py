@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
-from controller_logic.kafka_throttle import predicted_mute_seconds, step_distance_seconds
 from controller_logic.model import (
     BYTE_RATE_KEYS,
     MAX_BYTE_RATE,
@@ -25,8 +24,9 @@ from controller_logic.model import (
     TopicLeaders,
     Topology,
 )
-from controller_logic.precedence import same_bucket_fallbacks
-from controller_logic.quota_text import enforced_rate
+from controller_logic.quotas.kafka_window import predicted_mute_seconds, step_distance_seconds
+from controller_logic.quotas.precedence import same_bucket_fallbacks
+from controller_logic.quotas.values import enforced_rate
 from tests.unit.controller_logic.worlds import DEFAULT_USER, World, policy, stored, tier, topology
 
 ENTITIES = (Entity("a"), Entity("b"), Entity("a", "c"), Entity(None, "c"), Entity("d"))

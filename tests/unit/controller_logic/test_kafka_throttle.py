@@ -2,7 +2,8 @@
 
 import pytest
 
-from controller_logic.kafka_throttle import (
+from controller_logic.model import QuotaWindow
+from controller_logic.quotas.kafka_window import (
     Measured,
     SampleRing,
     SampleRule,
@@ -15,7 +16,6 @@ from controller_logic.kafka_throttle import (
     request_mute_ms,
     step_distance_seconds,
 )
-from controller_logic.model import QuotaWindow
 
 DEFAULT = QuotaWindow()
 BOTH = pytest.mark.parametrize("rule", SampleRule)

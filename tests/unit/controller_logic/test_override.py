@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller_logic.contracts.overrides import Overridden, apply_overrides
 from controller_logic.model import BYTE_RATE_KEYS, Contract, Entity, Level, Member, Override, QuotaKey, RateForm, Tier
-from controller_logic.override import Overridden, apply_overrides
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import ALICE, BOB, MB, START_SECONDS, member, per_broker, per_partition, tier, total
 

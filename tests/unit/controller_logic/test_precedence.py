@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from controller_logic.model import Default, Entity, QuotaKey, StoredQuota
-from controller_logic.precedence import PrecedenceLevel, applicable, candidates, same_bucket_fallbacks
+from controller_logic.quotas.precedence import PrecedenceLevel, applicable, candidates, same_bucket_fallbacks
 from tests.unit.controller_logic.worlds import FETCH, PRODUCE, stored
 
 DEFAULT = Default.DEFAULT

@@ -8,7 +8,7 @@ import pytest
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.recommend_usage import DirectionUsage, Usage
 from controller_logic.rollup_result import MOST_BYTES, RollupResult, decode, encode
-from controller_logic.rollup_windows import Window
+from controller_logic.rollup_schedule import Window
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 FIGURES = DirectionUsage(30e6, 12e6, 3, 0.99, 0.125)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.rollup_windows import MOST_WINDOWS, SETTLE_MS, Due, JobState, Wanted, Window, WindowJob, due, merged
+from controller_logic.rollup_schedule import MOST_WINDOWS, SETTLE_MS, Due, JobState, Wanted, Window, WindowJob, due, merged
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_795_000_000_000 // (24 * HOUR_MS) * 24 * HOUR_MS + 12 * HOUR_MS

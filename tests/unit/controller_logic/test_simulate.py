@@ -1,4 +1,4 @@
-"""`python -m controller_logic.simulate`: what it prints, and what it says to a file that makes no sense."""
+"""`python -m tools.simulate.__main__`: what it prints, and what it says to a file that makes no sense."""
 
 import subprocess
 import sys
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from controller_logic.scenario import ScenarioError, scenario_of
-from controller_logic.simulate import lines_of, main
+from tools.simulate.__main__ import lines_of, main
+from tools.simulate.scenario import ScenarioError, scenario_of
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 
@@ -91,5 +91,5 @@ def test_a_file_that_does_not_exist_gives_exit_code_2(tmp_path: Path, capsys: py
 
 def test_it_runs_as_a_program() -> None:
     example = EXAMPLES / "limit-lowered-and-raised.toml"
-    played = subprocess.run([sys.executable, "-m", "controller_logic.simulate", str(example)], capture_output=True, text=True, check=True)
+    played = subprocess.run([sys.executable, "-m", "tools.simulate.__main__", str(example)], capture_output=True, text=True, check=True)
     assert "in force at the end" in played.stdout

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller_logic.entity import Entity
-from controller_logic.kafka_throttle import predicted_mute_seconds
 from controller_logic.model import Level, QuotaWindow
+from controller_logic.quotas.kafka_window import predicted_mute_seconds
 from controller_logic.readings import Direction
-from controller_logic.rehearsal import Actor, Rehearsal
 from controller_logic.scene import CUT_ORDER
-from controller_logic.throttle_decision import StepKind, ThrottleDecision
+from controller_logic.throttle.decision import StepKind, ThrottleDecision
+from controller_logic.throttle.input import BrokerLimit, ManagedRate, RateKey, ThrottleMemory
+from controller_logic.throttle.settings import RELEASED, ClientFloors, ThrottleSettings
 from controller_logic.throttle_floor import floor_of
-from controller_logic.throttle_input import BrokerLimit, ManagedRate, RateKey, ThrottleMemory
-from controller_logic.throttle_settings import RELEASED, ClientFloors, ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT
+from tools.simulate.model import Actor, Rehearsal
 
 BROKERS = (1, 2, 3)
 megabytes = st.integers(0, 200).map(lambda number: number * MB)

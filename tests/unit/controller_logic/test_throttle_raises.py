@@ -4,11 +4,11 @@ from math import inf
 
 import pytest
 
-from controller_logic.kafka_throttle import predicted_mute_seconds
-from controller_logic.rehearsal import Actor, Rehearsal
-from controller_logic.throttle_decision import LimitedBy, StepKind, ThrottleDecision
-from controller_logic.throttle_input import Held, RateKey, ThrottleMemory
+from controller_logic.quotas.kafka_window import predicted_mute_seconds
+from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
+from controller_logic.throttle.input import Held, RateKey, ThrottleMemory
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
+from tools.simulate.model import Actor, Rehearsal
 
 
 def held_at(played: Rehearsal, **values_mb: float) -> None:

@@ -2,9 +2,9 @@
 
 import json
 
-from controller_logic.rehearsal import Rehearsal
-from controller_logic.throttle_round import as_mapping
+from controller_logic.throttle.record import as_mapping
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
+from tools.simulate.model import Rehearsal
 
 
 def overloaded() -> Rehearsal:

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from controller_logic.budget import BUDGET_SECONDS, admit, spend
 from controller_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.quotas.budget import BUDGET_SECONDS, admit, spend
 from controller_logic.readings import ClientRate
 from controller_logic.reasons import Reason
-from controller_logic.throttle import throttle
-from controller_logic.throttle_decision import StepKind
-from controller_logic.throttle_input import Held, LastChange, ThrottleMemory
+from controller_logic.throttle.decision import StepKind
+from controller_logic.throttle.input import Held, LastChange, ThrottleMemory
+from controller_logic.throttle.throttle import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
 
 

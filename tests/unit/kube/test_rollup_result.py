@@ -10,7 +10,7 @@ import pytest
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.recommend_usage import DirectionUsage, Usage
 from controller_logic.rollup_result import RollupResult
-from controller_logic.rollup_windows import Window
+from controller_logic.rollup_schedule import Window
 from tests.contract.kubernetes_contract import POLICY
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.errors import Conflict

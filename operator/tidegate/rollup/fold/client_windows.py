@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
-from controller_logic.throttle_settings import BINDING_MILLISECONDS
+from controller_logic.throttle.settings import BINDING_MILLISECONDS
 from tidegate.rollup.fold.client_gauges import Gauges, part_of
 from tidegate.rollup.fold.contracts import Contracts
 from tidegate.rollup.fold.gauge_excess import most_excess

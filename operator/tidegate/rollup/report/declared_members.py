@@ -7,8 +7,8 @@ tier's status, which rest on other days.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from controller_logic.contracts.recommend import AdviceBasis, advise
 from controller_logic.model import Policy, RateForm, Topology
-from controller_logic.recommend import AdviceBasis, advise
 from controller_logic.recommend_usage import Advice, Usage
 from tidegate.rollup.report.request import ClientKey, MemberTerms, RecommendedContract
 from tidegate.rollup.schemas import Direction

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from controller_logic import readings
 from controller_logic.broker_limit import BrokerLimits
-from controller_logic.leader_scaling import share_scale
+from controller_logic.contracts.leaders import share_scale
 from controller_logic.model import Contract, Member, Policy, QuotaKey, QuotaWindow, RateForm, Tier
 from tidegate.rollup.fold.client_gauges import Client
 from tidegate.rollup.schemas import DIRECTIONS, Direction

@@ -8,15 +8,15 @@ hold. Nothing usable at all: HELD. Who gives how much is decided in `throttle_cu
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.attribution import Needs, needs_of
-from controller_logic.bucket import Bucket
 from controller_logic.drain import SecondWrite, second_write
 from controller_logic.scene import Scene
-from controller_logic.throttle_cuts import CutPlan, cut_step, plan_cuts
-from controller_logic.throttle_decision import Phase, ThrottleStep
-from controller_logic.throttle_input import DirectionMemory, Draining, RateKey
-from controller_logic.throttle_raises import plan_raises
-from controller_logic.throttle_settings import ThrottleSettings
+from controller_logic.throttle.attribution import Needs, needs_of
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.cuts import CutPlan, cut_step, plan_cuts
+from controller_logic.throttle.decision import Phase, ThrottleStep
+from controller_logic.throttle.input import DirectionMemory, Draining, RateKey
+from controller_logic.throttle.raises import plan_raises
+from controller_logic.throttle.settings import ThrottleSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ Every number says where it comes from; `control` stands for the control study th
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller_logic.kafka_throttle import step_distance_seconds
 from controller_logic.model import Policy, QuotaWindow, Speed
+from controller_logic.quotas.kafka_window import step_distance_seconds
 
 # --- readings ---
 OVER_SAMPLES: Final = 2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from controller_logic.entity import Entity
 from controller_logic.model import Level
 from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
-from controller_logic.throttle import throttle
-from controller_logic.throttle_decision import ThrottleDecision, ThrottleStep
-from controller_logic.throttle_input import BrokerLimit, LastChange, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
-from controller_logic.throttle_settings import BINDING, ThrottleSettings
+from controller_logic.throttle.decision import ThrottleDecision, ThrottleStep
+from controller_logic.throttle.input import BrokerLimit, LastChange, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.settings import BINDING, ThrottleSettings
+from controller_logic.throttle.throttle import throttle
 
 _NEWEST_SECONDS = 65.0  # how much of a card's past a reading holds
 _LIMITED_MILLISECONDS = 1000.0

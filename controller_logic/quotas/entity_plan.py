@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller_logic.change_words import ChangeWords, first_words
-from controller_logic.key_step import Beneath, KeyRules, KeyStep, Standing, follow, give_back, is_recorded
+from controller_logic.contracts.targets import Promise, Target
 from controller_logic.model import LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.promise import Promise, Target
+from controller_logic.quotas.steps import Beneath, KeyRules, KeyStep, Standing, follow, give_back, is_recorded
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 

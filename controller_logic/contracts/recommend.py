@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller_logic.broker_limit import BrokerLimits
-from controller_logic.leader_scaling import Leaders
+from controller_logic.contracts.leaders import Leaders
 from controller_logic.model import MIN_BYTE_RATE, Contract, Entity, Member, QuotaKey, RateForm, Tier, Topology
-from controller_logic.quota_text import rate_words
+from controller_logic.quotas.values import rate_words
 from controller_logic.reasons import Reason
 from controller_logic.recommend_rate import Ground, ground_of, needed_rate
 from controller_logic.recommend_share import Cuts, Wish, cuts_of, limit_of_all, smallest_limit

@@ -34,10 +34,10 @@ from dataclasses import dataclass, field, replace
 from controller_logic.entity import Entity
 from controller_logic.model import Level, QuotaWindow, Speed
 from controller_logic.readings import Direction
-from controller_logic.rehearsal import Actor, Rehearsal
 from controller_logic.scenario_words import ScenarioError, Words
-from controller_logic.throttle_input import BrokerLimit, Seen, ThrottleMemory
-from controller_logic.throttle_settings import ThrottleSettings
+from controller_logic.throttle.input import BrokerLimit, Seen, ThrottleMemory
+from controller_logic.throttle.settings import ThrottleSettings
+from tools.simulate.model import Actor, Rehearsal
 
 __all__ = ["Change", "Scenario", "ScenarioError", "scenario_of"]
 

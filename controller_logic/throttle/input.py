@@ -11,7 +11,7 @@ from controller_logic.broker_limit import BrokerLimit as BrokerLimit
 from controller_logic.entity import Entity
 from controller_logic.model import Level
 from controller_logic.readings import Direction, Readings
-from controller_logic.throttle_settings import ThrottleSettings
+from controller_logic.throttle.settings import ThrottleSettings
 
 RateKey = tuple[Entity, Direction]
 

@@ -7,17 +7,17 @@ those whose turn has not come stay what is in force. A policy that names no metr
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller_logic.desired import Desired
+from controller_logic.contracts.desired import Desired
+from controller_logic.contracts.targets import Throttled
 from controller_logic.entity import Entity
 from controller_logic.model import Level, Mode, Observation, QuotaKey, StoredQuota
-from controller_logic.promise import Throttled
 from controller_logic.readings import KEY_OF, Readings
 from controller_logic.reasons import Reason
-from controller_logic.throttle import throttle
-from controller_logic.throttle_decision import StepKind, ThrottleDecision, ThrottleStep
-from controller_logic.throttle_input import RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
+from controller_logic.throttle.input import RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.settings import ThrottleSettings
+from controller_logic.throttle.throttle import throttle
 from controller_logic.throttle_rates import ManagedRates
-from controller_logic.throttle_settings import ThrottleSettings
 from controller_logic.throttled import HeldDown
 from controller_logic.write_pace import WritePace, paced
 

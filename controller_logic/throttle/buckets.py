@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from controller_logic.flows import Flows
-from controller_logic.kafka_throttle import largest_safe_step, predicted_mute_seconds
 from controller_logic.model import Level
+from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
 from controller_logic.readings import ClientRate
+from controller_logic.throttle.input import Held, ManagedRate, RateKey, Seen, ThrottleInput
+from controller_logic.throttle.settings import BINDING, BINDING_MILLISECONDS, FREE, GROWTH, ThrottleSettings
 from controller_logic.throttle_floor import Floor, floor_of
-from controller_logic.throttle_input import Held, ManagedRate, RateKey, Seen, ThrottleInput
-from controller_logic.throttle_settings import BINDING, BINDING_MILLISECONDS, FREE, GROWTH, ThrottleSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ written, in which order and within which budget is the plan's. A rate without a 
 
 from dataclasses import dataclass
 
-from controller_logic.bucket import buckets_of
-from controller_logic.escalation import escalate
 from controller_logic.flows import flows_of
-from controller_logic.pressure import cards_of
 from controller_logic.readings import Direction
 from controller_logic.scene import scene_of
-from controller_logic.throttle_decision import Round, ThrottleDecision, ThrottleStep
+from controller_logic.throttle.buckets import buckets_of
+from controller_logic.throttle.decision import Round, ThrottleDecision, ThrottleStep
+from controller_logic.throttle.escalation import escalate
+from controller_logic.throttle.input import DirectionMemory, Draining, Held, RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.pressure import cards_of
+from controller_logic.throttle.record import round_of
 from controller_logic.throttle_holds import direction_memory, holds_of
-from controller_logic.throttle_input import DirectionMemory, Draining, Held, RateKey, ThrottleInput, ThrottleMemory
-from controller_logic.throttle_round import round_of
 from controller_logic.throttle_standing import settle
 from controller_logic.throttle_watch import seen_of
 

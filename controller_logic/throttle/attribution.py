@@ -7,12 +7,12 @@ How far each entity goes is decided in `throttle_targets.py`. All amounts are by
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.bucket import Bucket
 from controller_logic.hidden_load import hidden_load
 from controller_logic.model import Level
-from controller_logic.pressure import Card, Pressure
 from controller_logic.scene import CUT_ORDER, Scene
-from controller_logic.throttle_settings import MATTERS, MIN_RELIEF, RAMP, SATURATED
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.pressure import Card, Pressure
+from controller_logic.throttle.settings import MATTERS, MIN_RELIEF, RAMP, SATURATED
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller_logic.adaptive_input import Adaptations
+from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.targets import NOTHING, Promise, default_promise, promise_of
 from controller_logic.decision import MemberReport, Note
-from controller_logic.leader_scaling import Leaders
-from controller_logic.member_reports import overlapping_report, promised_report
 from controller_logic.model import Entity, Policy, Tier
-from controller_logic.promise import NOTHING, Promise, default_promise, promise_of
 from controller_logic.promise_ground import Grounds
+from controller_logic.reports import overlapping_report, promised_report
 from controller_logic.throttled import HeldDown, held_down, throttled_rates
 
 _NO_ADAPTATIONS: Adaptations = {}

@@ -8,12 +8,12 @@ this one is throttled. When a round may be made is decided in `escalation.py`. A
 from collections.abc import Collection, Sequence
 from math import inf
 
-from controller_logic.bucket import Bucket
 from controller_logic.model import Level
 from controller_logic.scene import RAISE_ORDER, Scene
-from controller_logic.throttle_decision import LimitedBy, StepKind, ThrottleStep
-from controller_logic.throttle_input import RateKey
-from controller_logic.throttle_settings import RAMP, RELEASED, SMALL, WORTH_RAISING
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
+from controller_logic.throttle.input import RateKey
+from controller_logic.throttle.settings import RAMP, RELEASED, SMALL, WORTH_RAISING
 
 _HALVINGS = 25
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller_logic.bucket import Bucket
 from controller_logic.entity import Entity
 from controller_logic.model import Level
-from controller_logic.pressure import Card
 from controller_logic.readings import Direction
 from controller_logic.reasons import Reason
-from controller_logic.throttle_input import RateKey
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.input import RateKey
+from controller_logic.throttle.pressure import Card
 
 
 class StepKind(StrEnum):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from controller_logic.model import LedgerEntry, LedgerRecord, QuotaWrite, WriteKind
-from controller_logic.quota_text import number_of
+from controller_logic.quotas.values import number_of
 from controller_logic.reasons import Reason
 
 BUDGET_SECONDS = 15 * 60

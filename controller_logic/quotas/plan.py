@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from controller_logic import contention, removal
 from controller_logic.common_ground import CommonGround
 from controller_logic.contention import Repairs
+from controller_logic.contracts.desired import Desired
+from controller_logic.contracts.targets import NOTHING, Promise
 from controller_logic.decision import Memory, Note
-from controller_logic.desired import Desired
-from controller_logic.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
-from controller_logic.key_step import KeyRules, is_disturbed
 from controller_logic.model import DeletionPolicy, Entity, Policy, QuotaWrite, StoredQuota
 from controller_logic.mute_guard import MuteGuard
-from controller_logic.promise import NOTHING, Promise
-from controller_logic.quota_text import quota_words, same_quota
+from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
+from controller_logic.quotas.steps import KeyRules, is_disturbed
+from controller_logic.quotas.values import quota_words, same_quota
 from controller_logic.reasons import Reason
 
 _UNREAD = EntityPlan(refused=Reason.ZOOKEEPER_UNREACHABLE)

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from controller_logic.attribution import Need, Needs, effect_of
-from controller_logic.bucket import Bucket
 from controller_logic.drain import first_write
 from controller_logic.model import Level
 from controller_logic.scene import CUT_ORDER, Scene
-from controller_logic.throttle_decision import LimitedBy, StepKind, ThrottleStep
-from controller_logic.throttle_input import Draining, RateKey
-from controller_logic.throttle_settings import MATTERS, SEVERE, WORTH_CUTTING
+from controller_logic.throttle.attribution import Need, Needs, effect_of
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
+from controller_logic.throttle.input import Draining, RateKey
+from controller_logic.throttle.settings import MATTERS, SEVERE, WORTH_CUTTING
 from controller_logic.throttle_targets import blind_targets, targets_of
 
 

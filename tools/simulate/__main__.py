@@ -1,4 +1,4 @@
-"""`python -m controller_logic.simulate scenario.toml` plays a scenario through `throttle` and prints every decision, line by line.
+"""`python -m tools.simulate.__main__ scenario.toml` plays a scenario through `throttle` and prints every decision, line by line.
 
 For documentation, tests and people who tune constants. What a scenario may say is in `scenario.py`, what it is played on in
 `rehearsal.py`. Exit code 2 for a file that cannot be read or says something wrong.
@@ -8,15 +8,15 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
-from controller_logic.pressure import Pressure
-from controller_logic.rehearsal import Rehearsal
-from controller_logic.scenario import Scenario, ScenarioError, scenario_of
-from controller_logic.throttle_decision import BrokerView, LimitedBy, Phase, Round, StepKind, ThrottleStep
+from controller_logic.throttle.decision import BrokerView, LimitedBy, Phase, Round, StepKind, ThrottleStep
+from controller_logic.throttle.pressure import Pressure
+from tools.simulate.model import Rehearsal
+from tools.simulate.scenario import Scenario, ScenarioError, scenario_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the file that the command line names."""
-    parser = argparse.ArgumentParser(prog="python -m controller_logic.simulate", description="Play a scenario and print the decisions.")
+    parser = argparse.ArgumentParser(prog="python -m tools.simulate.__main__", description="Play a scenario and print the decisions.")
     parser.add_argument("scenario", help="a TOML file; see examples/scenarios/")
     path = parser.parse_args(arguments).scenario
     try:

@@ -12,8 +12,8 @@ from math import isfinite
 
 from controller_logic.flows import Flows
 from controller_logic.readings import Direction, NicSpan
-from controller_logic.throttle_input import BrokerLimit, ThrottleInput
-from controller_logic.throttle_settings import LYING, OF_SAMPLES, OVER_SAMPLES, PLAUSIBLE, SEVERE, ThrottleSettings
+from controller_logic.throttle.input import BrokerLimit, ThrottleInput
+from controller_logic.throttle.settings import LYING, OF_SAMPLES, OVER_SAMPLES, PLAUSIBLE, SEVERE, ThrottleSettings
 
 CardKey = tuple[int, Direction]
 _NEVER_LIED: Mapping[CardKey, float] = {}

@@ -6,10 +6,10 @@ Answers "where to", never "how fast" or "may it be written": see `mute_guard.py`
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
-from controller_logic.leader_scaling import LeaderSpread, Scale
+from controller_logic.contracts.leaders import LeaderSpread, Scale
 from controller_logic.model import Contract, QuotaKey, RateForm
 from controller_logic.promise_ground import Ground
-from controller_logic.quota_text import KEY_WORDS, number_words
+from controller_logic.quotas.values import KEY_WORDS, number_words
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
-from controller_logic.bucket import Bucket
-from controller_logic.escalation import Outcome
 from controller_logic.model import Level
 from controller_logic.readings import Direction
 from controller_logic.reasons import Reason
 from controller_logic.scene import CUT_ORDER, Scene
-from controller_logic.throttle_decision import BrokerView, Finding, NotDone, Phase, Round, StepKind, ThrottleStep
-from controller_logic.throttle_input import ManagedRate, RateKey
+from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.decision import BrokerView, Finding, NotDone, Phase, Round, StepKind, ThrottleStep
+from controller_logic.throttle.escalation import Outcome
+from controller_logic.throttle.input import ManagedRate, RateKey
 
 _POOR_SCORE = 0.3  # below it leaders are in the wrong places: no quota mends that
 _NAMED = 20  # entities that were left alone are named for understanding, not counted

@@ -7,15 +7,15 @@ distances, never a countdown.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller_logic.contracts.leaders import LeaderSpread
+from controller_logic.contracts.targets import Promise, Target, promise_of
 from controller_logic.decision import MemberReport, MemberState
-from controller_logic.entity_plan import AS_PROMISED, EntityPlan
-from controller_logic.key_step import KeyStep
-from controller_logic.leader_scaling import LeaderSpread
 from controller_logic.model import Entity, Hold, Level, Member, Policy, QuotaKey, QuotaWrite, StoredQuota, Tier
 from controller_logic.mute_guard import MuteGuard
-from controller_logic.promise import Promise, Target, promise_of
 from controller_logic.promise_ground import Ground
-from controller_logic.quota_text import KEY_WORDS, number_of, quota_words, rate_words
+from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan
+from controller_logic.quotas.steps import KeyStep
+from controller_logic.quotas.values import KEY_WORDS, number_of, quota_words, rate_words
 from controller_logic.reasons import Reason
 from controller_logic.throttled import HeldDown, HeldKeys, throttled_rates
 

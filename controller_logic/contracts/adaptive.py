@@ -21,11 +21,11 @@ from statistics import fmean
 from typing import Final
 
 from controller_logic.adaptive_input import Adaptation, Adaptations, AdaptiveInput, AdaptiveRate, Sighting
+from controller_logic.contracts.leaders import ADAPTIVE_SHARES
 from controller_logic.flows import flows_of
-from controller_logic.leader_scaling import ADAPTIVE_SHARES
 from controller_logic.readings import ClientRate
-from controller_logic.throttle_input import RateKey
-from controller_logic.throttle_settings import BINDING, BINDING_MILLISECONDS, ThrottleSettings
+from controller_logic.throttle.input import RateKey
+from controller_logic.throttle.settings import BINDING, BINDING_MILLISECONDS, ThrottleSettings
 
 TOLERANCE_PERCENT: Final = 5.0  # a total this near the contract is right
 FEWEST_SIGHTINGS: Final = 2  # one reading may be a tooth

@@ -9,10 +9,10 @@ counts also what a default entity says for the very same bucket, for there the s
 
 from dataclasses import dataclass, replace
 
+from controller_logic.contracts.targets import Target, Throttled
 from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, QuotaKey, WriteKind
 from controller_logic.mute_guard import MuteGuard, Step
-from controller_logic.promise import Target, Throttled
-from controller_logic.quota_text import enforced_rate, number_of, same_quota
+from controller_logic.quotas.values import enforced_rate, number_of, same_quota
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
