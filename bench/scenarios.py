@@ -1,9 +1,9 @@
 """`python -m bench.scenarios DIR`: the throttle against the control study's reference, on the study's own plant and scenarios.
 
-DIR holds the study's simulator (`ctlbench.py` and what it imports; it needs numpy, the product does not). Each scenario is played with the
-study's reference (`sized`) and with `controller_logic.throttle.throttle`, and the means are compared: seconds and bytes over the limit, worst mute,
-backlog of L1, writes per hour. Exit code 1 where one of them is more than 1.1 times the reference's or a rule is broken, 2 where DIR is no
-simulator.
+DIR holds the study's simulator (`ctlbench.py` and what it imports; it needs numpy, the product does not). Each scenario is played
+with the study's reference (`sized`) and with `controller_logic.throttle.throttle`, and the means are compared: seconds and bytes
+over the limit, worst mute, backlog of L1, writes per hour. Exit code 1 where one of them is more than 1.1 times the reference's
+or a rule is broken, 2 where DIR is no simulator.
 """
 
 import argparse

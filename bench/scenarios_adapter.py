@@ -9,15 +9,24 @@ from math import ceil, isfinite
 from typing import Any
 
 from controller_logic.contracts.leaders import LeaderSpread, partition_scale
-from controller_logic.entity import Entity
-from controller_logic.model import LedgerEntry, Level, QuotaWindow, ScalingMethod
-from controller_logic.mute_guard import MuteGuard
+from controller_logic.model import (
+    BrokerLimit,
+    ClientRate,
+    Direction,
+    Entity,
+    LedgerEntry,
+    Level,
+    NicSpan,
+    QuotaWindow,
+    Readings,
+    ScalingMethod,
+)
 from controller_logic.quotas.budget import BUDGET_SECONDS
 from controller_logic.quotas.kafka_window import step_distance_seconds
-from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
+from controller_logic.quotas.steps import MuteGuard
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind, ThrottleDecision
-from controller_logic.throttle.input import BrokerLimit, LastChange, ManagedRate, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.input import LastChange, ManagedRate, ThrottleInput, ThrottleMemory
 from controller_logic.throttle.settings import ClientFloors, ThrottleSettings
 from controller_logic.throttle.throttle import throttle
 

@@ -20,21 +20,18 @@ without writes, unless a step is due.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from controller_logic import contention
-from controller_logic.adaptive_pass import adaptations
-from controller_logic.broker_watch import watch
-from controller_logic.contracts.desired import Desired, desired
+from controller_logic.contracts.adaptive import adaptations
+from controller_logic.contracts.desired import Desired, desired, metering
 from controller_logic.contracts.leaders import Leaders
 from controller_logic.contracts.overrides import apply_overrides
 from controller_logic.contracts.recommend import AdviceBasis, Advised, advise
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
-from controller_logic.level_states import level_reports
-from controller_logic.metering import metering
 from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
 from controller_logic.quotas import budget
 from controller_logic.quotas.plan import Plan, deletion_plan, make_plan, our_entities
 from controller_logic.reasons import Reason
-from controller_logic.reports import Circumstances, report
+from controller_logic.reports import Circumstances, level_reports, report
+from controller_logic.throttle.pressure import watch
 from controller_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
 
 WARN_ABOVE_SKEW = 1.5
@@ -87,7 +84,7 @@ def settle(memory: Memory, decision: Decision, applied: Collection[Entity], *, n
     repairs = dict(memory.repairs)
     for write in written:
         if write.reason is Reason.REPAIRED:
-            repairs[write.entity] = contention.repaired(repairs.get(write.entity), now_seconds=now_seconds)
+            repairs[write.entity] = budget.repaired(repairs.get(write.entity), now_seconds=now_seconds)
     return replace(memory, charged=budget.spend(memory.charged, written, now_seconds=now_seconds), repairs=repairs)
 
 

@@ -7,22 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller_logic.adaptive_input import Adaptations
-from controller_logic.broker_watch import Watched
-from controller_logic.contention import Repairs
+from controller_logic.contracts.adaptive import Adaptations
 from controller_logic.contracts.leaders import LeaderSpread
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.contracts.recommend import Advised
-from controller_logic.contracts.targets import Promise, promise_of
-from controller_logic.model import Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
-from controller_logic.promise_ground import Ground
+from controller_logic.contracts.targets import Ground, Promise, promise_of
+from controller_logic.model import Advice, Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
+from controller_logic.quotas.budget import Repairs, WritePace
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import Advice
 from controller_logic.throttle.decision import ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
-from controller_logic.throttle.pressure import Pressure
+from controller_logic.throttle.pressure import Pressure, Watched
 from controller_logic.value import value
-from controller_logic.write_pace import WritePace
 
 
 @dataclass(frozen=True, slots=True)

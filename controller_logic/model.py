@@ -9,24 +9,287 @@ What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 
-from controller_logic.broker_limit import BrokerLimits
-from controller_logic.entity import Default as Default
-from controller_logic.entity import Entity as Entity
-from controller_logic.entity import EntityPart as EntityPart
-from controller_logic.names import BYTE_RATE_KEYS as BYTE_RATE_KEYS
-from controller_logic.names import DeletionPolicy as DeletionPolicy
-from controller_logic.names import Level as Level
-from controller_logic.names import Mode as Mode
-from controller_logic.names import QuotaKey as QuotaKey
-from controller_logic.names import RateForm as RateForm
-from controller_logic.names import ScalingMethod as ScalingMethod
-from controller_logic.names import Speed as Speed
-from controller_logic.readings import Readings
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import AdviceTerms, Usage
 from controller_logic.value import value
+
+# Whom a quota is for: a user, a client id, or the pair, each of which may be Kafka's default
+# entity.
+#
+# Entities are looked up ten times each in every pass, so one knows its hash from the start.
+
+
+class Default(Enum):
+    """Kafka's default entity, as a value of its own, so that a real user called `<default>` stays a plain string."""
+
+    DEFAULT = "<default>"
+
+
+EntityPart = str | Default | None
+
+_DEFAULT = Default.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Whom a quota is for: a user, a client id, or the pair; each may be Kafka's default entity; None = not part of it."""
+
+    user: EntityPart = None
+    client_id: EntityPart = None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.user is None and self.client_id is None:
+            raise ValueError("an entity needs a user, a client id, or both")
+        if self.user == "" or self.client_id == "":
+            raise ValueError("an entity's user and client id must not be empty")
+        object.__setattr__(self, "_hash", hash((self.user, self.client_id)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        parts = (("user", self.user), ("client-id", self.client_id))
+        return ", ".join(f"{name}={part.value if isinstance(part, Default) else part}" for name, part in parts if part is not None)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether Kafka's default user or default client id is part of it."""
+        return self.user is _DEFAULT or self.client_id is _DEFAULT
+
+    @property
+    def sort_key(self) -> str:
+        """An order for people: absent, then default, then names; a user comes before the same user's clients."""
+        return f"{_part_key(self.user)}\0{_part_key(self.client_id)}"
+
+
+def _part_key(part: EntityPart) -> str:
+    if part is None:
+        return ""
+    return f"2{part}" if isinstance(part, str) else "1"
+
+
+# The closed lists of words that resources, ledger and decisions share. What they mean is said
+# where they are used.
+
+
+class QuotaKey(StrEnum):
+    """The four client quota keys by Kafka's own names; byte rates are per broker."""
+
+    __hash__ = str.__hash__  # an enum's own is a Python call, and these are looked up a hundred thousand times in a pass
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+
+
+BYTE_RATE_KEYS = frozenset({QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE})
+
+
+class Level(StrEnum):
+    """How important a tier is; L0 is never throttled below its contract."""
+
+    L0 = "L0"
+    L1 = "L1"
+    L2 = "L2"
+    L3 = "L3"
+
+
+class Mode(StrEnum):
+    OBSERVE = "Observe"
+    ENFORCE = "Enforce"
+
+
+class DeletionPolicy(StrEnum):
+    RESTORE = "Restore"
+    KEEP = "Keep"
+
+
+class ScalingMethod(StrEnum):
+    MAX = "Max"
+    MEAN = "Mean"
+    MIN = "Min"
+    ADAPTIVE = "Adaptive"
+
+
+class Speed(StrEnum):
+    """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where that is safe."""
+
+    LADDER = "Ladder"
+    DRAIN = "Drain"
+
+
+class RateForm(StrEnum):
+    """In which form a rate is promised."""
+
+    PER_PARTITION = "perPartition"
+    PER_BROKER = "perBroker"
+    TOTAL = "total"
+
+
+# What was measured of brokers and clients, as immutable values: network cards, and bytes and
+# throttling by client.
+#
+# Rates are bytes per second as floats, because they are measurements; times are seconds since the
+# epoch and belong to the sample, not to
+# the moment somebody asked. Nothing here judges whether a reading may be used: that is
+# `pressure.py`'s.
+
+
+class Direction(StrEnum):
+    """Which way bytes go through a broker's card; consumers fill egress, producers ingress."""
+
+    __hash__ = str.__hash__
+
+    EGRESS = "egress"
+    INGRESS = "ingress"
+
+
+@dataclass(frozen=True, slots=True)
+class NicSpan:
+    """Mean rate of one broker's card between two neighbouring samples of its counter; `at_seconds` is the later sample's time."""
+
+    at_seconds: float
+    seconds: float
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRate:
+    """What Kafka says of one quota entity on one broker, in one direction.
+
+    `entity` is the one whose quota meters the client, by the tags of the broker's metric. `throttle_milliseconds` is Kafka's own mean
+    throttle time; None = that series is missing, which is not the same as zero.
+    """
+
+    at_seconds: float
+    bytes_per_second: float
+    throttle_milliseconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingProblem:
+    """A reading that is missing or cannot be trusted, for people; `broker` None = all of them.
+
+    `directions` are those of cards that it concerns; empty = it is of no card, or of both directions.
+    """
+
+    reason: Reason
+    message: str
+    broker: int | None = None
+    directions: tuple[Direction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Everything measured that one pass knows. What is absent is unknown, never zero.
+
+    `nic` holds the spans of about the last minute, oldest first, for each broker and direction. `clients` holds the newest rate of each
+    entity on each broker. `scrape_seconds` is how often a new sample is to be expected; `problems` tell what is missing and why.
+    """
+
+    read_at_seconds: float
+    scrape_seconds: float
+    nic: Mapping[tuple[int, Direction], tuple[NicSpan, ...]] = field(default_factory=dict)
+    clients: Mapping[tuple[Entity, int, Direction], ClientRate] = field(default_factory=dict)
+    problems: tuple[ReadingProblem, ...] = ()
+
+
+KEY_OF = {Direction.EGRESS: QuotaKey.CONSUMER_BYTE_RATE, Direction.INGRESS: QuotaKey.PRODUCER_BYTE_RATE}
+
+
+# What people declare of the brokers' network cards: limits above which tiers are throttled, and
+# the cards' own speeds.
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimit:
+    """How much may go through one broker's card, and its own speed, in bytes/s. None = no limit that way; speed not known."""
+
+    egress: int | None = None
+    ingress: int | None = None
+    egress_capacity: int | None = None
+    ingress_capacity: int | None = None
+
+    def limit(self, direction: Direction) -> int | None:
+        return self.egress if direction is Direction.EGRESS else self.ingress
+
+    def capacity(self, direction: Direction) -> int | None:
+        return self.egress_capacity if direction is Direction.EGRESS else self.ingress_capacity
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """The limit of every broker, and of those that have one of their own; there, what is unset is as for the others already."""
+
+    everywhere: BrokerLimit = BrokerLimit()
+    exceptions: Mapping[int, BrokerLimit] = field(default_factory=dict)
+
+    def of(self, broker: int) -> BrokerLimit:
+        return self.exceptions.get(broker, self.everywhere)
+
+
+# What usage tables say of the members of tiers, and how contracts may follow from it, as values.
+#
+# The figures are made by a rollup Job from tables of five minutes; nothing here computes them, and
+# nobody here asks whether they are still
+# good: who puts usage into an observation has made sure of that.
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionUsage:
+    """What one entity moved one way over the whole window that was asked for. Rates are bytes per second, means of five minutes each.
+
+    `p99_total` is what 99 % of all five minutes stayed under, on all brokers together; `p99_busiest` the same on the broker where it is
+    highest; `brokers` how many brokers the entity moved bytes on. `coverage` is the share of the window that samples tell of, and
+    `throttled_share` the share of it in which the entity was held below its contract (both 0 to 1).
+    """
+
+    p99_total: float
+    p99_busiest: float
+    brokers: int
+    coverage: float
+    throttled_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The figures of every entity that a member names, by entity and byte rate; an entity without any is not in it.
+
+    `days` is how long the window was, `until_seconds` when it ended.
+    """
+
+    days: int
+    until_seconds: float
+    figures: Mapping[tuple[Entity, QuotaKey], DirectionUsage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceTerms:
+    """What a policy says of recommendations. `max_change_percent` None = they are shown and never applied."""
+
+    headroom_percent: int = 30
+    max_change_percent: int | None = None
+
+
+@value(frozen=True, slots=True)
+class Advice:
+    """What usage says of one byte rate of one member's contract, in the contract's own form and bytes per second.
+
+    `recommended` None = nothing, for `reason`. `applied` is what stands in place of `declared`; None = the declared rate stands.
+    """
+
+    tier_key: str
+    member_name: str
+    key: QuotaKey
+    declared: int
+    reason: Reason
+    message: str
+    recommended: int | None = None
+    applied: int | None = None
+
 
 MAX_BYTE_RATE = 2**53 - 1
 STALE_AFTER_SECONDS = 45.0  # three scrapes of the usual 15 s

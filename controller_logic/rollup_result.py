@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from controller_logic.entity import Entity
-from controller_logic.names import QuotaKey
-from controller_logic.recommend_usage import DirectionUsage, Usage
+from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from controller_logic.rollup_schedule import Window, merged
 
 SCHEMA_VERSION = 1

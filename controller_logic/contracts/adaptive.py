@@ -14,18 +14,144 @@ what was seen, and below it only where brokers that seem to throttle count in fu
 longer if it turns. Lowerings pass the mute guard like all others: that is `key_step`'s. Rates are bytes per second.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from statistics import fmean
 from typing import Final
 
-from controller_logic.adaptive_input import Adaptation, Adaptations, AdaptiveInput, AdaptiveRate, Sighting
-from controller_logic.contracts.leaders import ADAPTIVE_SHARES
-from controller_logic.flows import flows_of
-from controller_logic.readings import ClientRate
-from controller_logic.throttle.input import RateKey
+from controller_logic.contracts.leaders import ADAPTIVE_SHARES, Leaders, LeaderSpread, adaptive_scale
+from controller_logic.model import (
+    KEY_OF,
+    ClientRate,
+    Direction,
+    Entity,
+    LedgerEntry,
+    Member,
+    Observation,
+    Policy,
+    QuotaWindow,
+    RateForm,
+    Readings,
+    ScalingMethod,
+    StoredQuota,
+)
+from controller_logic.quotas.values import enforced_rate
+from controller_logic.throttle.input import RateKey, flows_of
 from controller_logic.throttle.settings import BINDING, BINDING_MILLISECONDS, ThrottleSettings
+from controller_logic.value import value
+
+# What adaptive scaling is decided on, and what it remembers, as immutable values.
+#
+# Rates that are promised or set are integers in bytes per second; measured ones are floats. All
+# are per broker, but for a contract's total.
+# Times are seconds since the epoch as the caller's clock gave them. Nothing here decides: see
+# `adaptive.py`.
+
+
+@value(frozen=True, slots=True)
+class Scene:
+    """What a measurement depends on: when any of it changes, what was measured before says nothing any more."""
+
+    in_force: int | None
+    promised: int
+    spread: LeaderSpread
+    leads: frozenset[int]
+    throttled: bool
+
+
+@value(frozen=True, slots=True)
+class AdaptiveRate:
+    """One entity's promise per partition in one direction, where its leaders are, and what stands.
+
+    `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it. `throttled` is true while the tide gate holds it
+    below its contract; then `in_force` is that contract, as the ledger has it.
+    """
+
+    entity: Entity
+    direction: Direction
+    promised: int
+    spread: LeaderSpread
+    leads: frozenset[int]
+    in_force: int | None
+    throttled: bool = False
+
+    @property
+    def key(self) -> RateKey:
+        return (self.entity, self.direction)
+
+    @property
+    def total(self) -> int:
+        """What the contract promises over all brokers."""
+        return self.promised * self.spread.partitions
+
+    @property
+    def lowest(self) -> int:
+        """What Mean would set."""
+        return self.value_at(0)
+
+    @property
+    def highest(self) -> int:
+        """What Max would set."""
+        return self.value_at(ADAPTIVE_SHARES)
+
+    @property
+    def scene(self) -> Scene:
+        return Scene(self.in_force, self.promised, self.spread, self.leads, self.throttled)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether Mean and Max differ."""
+        return self.spread.largest * self.spread.brokers > self.spread.partitions
+
+    def value_at(self, share: int) -> int:
+        """What this share of the way from Mean to Max would set."""
+        return adaptive_scale(self.spread, share).of(self.promised)
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveInput:
+    """Everything that one decision knows."""
+
+    now_seconds: float
+    readings: Readings
+    rates: tuple[AdaptiveRate, ...]
+    window: QuotaWindow = field(default_factory=QuotaWindow)
+    minimum_change_percent: int = 10
+    stale_after_seconds: float = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """All leading brokers at once: bytes/s on each, not above the quota in force, and those that throttled of late by Kafka's own word."""
+
+    at_seconds: float
+    rates: Mapping[int, float]
+    throttled: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """Where one rate stands between Mean (share 0) and Max (share ADAPTIVE_SHARES), and what was measured since anything changed.
+
+    `moved_at_seconds` is when the share was last moved, None = never; `moved_up` which way.
+    """
+
+    share: int
+    scene: Scene
+    steady_since_seconds: float
+    sightings: tuple[Sighting, ...] = ()
+    moved_at_seconds: float | None = None
+    moved_up: bool = False
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the share was moved, and nothing else has changed since: not even what is in force."""
+        return self.moved_at_seconds is not None and self.moved_at_seconds == self.steady_since_seconds
+
+
+Adaptations = Mapping[RateKey, Adaptation]
+
 
 TOLERANCE_PERCENT: Final = 5.0  # a total this near the contract is right
 FEWEST_SIGHTINGS: Final = 2  # one reading may be a tooth
@@ -215,3 +341,67 @@ def _found_share(rate: AdaptiveRate) -> int:
     if not lowest <= rate.in_force < highest:
         return ADAPTIVE_SHARES  # it was set for other leaders
     return round((rate.in_force - lowest) / (highest - lowest) * ADAPTIVE_SHARES)
+
+
+# Adaptive scaling's part of a pass: what it has to know of every contract per partition, taken
+# from what the pass observed.
+#
+# While anything holds the pass, shares stay as they are. Of two members with the same entity the
+# first counts, as everywhere.
+
+
+_USUAL_SCRAPE_SECONDS = 15.0
+
+
+def adaptations(observation: Observation, leaders: Leaders | None, memory: Adaptations, *, held: bool) -> Adaptations:
+    """The shares of this pass. With another method there are none, so that switching to Adaptive begins with what is in force then."""
+    policy = observation.policy
+    if policy.scaling is not ScalingMethod.ADAPTIVE or policy.deleting:
+        return {}
+    if held or leaders is None or observation.quotas is None:
+        return memory
+    now_seconds = observation.now_seconds
+    given = AdaptiveInput(
+        now_seconds,
+        observation.readings or Readings(now_seconds, _USUAL_SCRAPE_SECONDS),
+        tuple(_rates(_members(observation), leaders, observation.quotas, policy=policy)),
+        policy.window,
+        policy.minimum_change_percent,
+        policy.stale_after_seconds,
+    )
+    return adapt(given, memory)
+
+
+def _members(observation: Observation) -> Iterable[Member]:
+    owners: dict[Entity, Member] = {}
+    for tier in observation.tiers or ():
+        for member in tier.members:
+            owners.setdefault(member.entity, member)
+    return owners.values()
+
+
+def _rates(members: Iterable[Member], leaders: Leaders, quotas: Mapping[Entity, StoredQuota], *, policy: Policy) -> Iterator[AdaptiveRate]:
+    for member in members:
+        contract, stored = member.contract, quotas.get(member.entity)
+        if contract is None or contract.form is not RateForm.PER_PARTITION or stored is None:
+            continue
+        promised = {Direction.EGRESS: contract.fetch_bytes_per_second, Direction.INGRESS: contract.produce_bytes_per_second}
+        spread = leaders.spread(member.topics)
+        for direction, rate in promised.items():
+            if rate is not None:
+                in_force, throttled = _standing(stored, direction, policy)
+                yield AdaptiveRate(member.entity, direction, rate, spread, spread.leading, in_force, throttled)
+
+
+def _standing(stored: StoredQuota, direction: Direction, policy: Policy) -> tuple[int | None, bool]:
+    """The contract in force, and whether it is throttled now."""
+    key = KEY_OF[direction]
+    entry = _our_entry(stored, direction, policy)
+    if entry is not None and entry.of_contract:
+        return entry.of_contract, True
+    return enforced_rate(stored.values.get(key)), False
+
+
+def _our_entry(stored: StoredQuota, direction: Direction, policy: Policy) -> LedgerEntry | None:
+    ledger = stored.ledger
+    return ledger.entries.get(KEY_OF[direction]) if ledger is not None and ledger.policy_key == policy.key else None

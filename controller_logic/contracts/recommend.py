@@ -10,18 +10,171 @@ Where the policy allows it the recommended rate takes the declared one's place, 
 before overrides are laid over contracts, so a person's override always wins. The objects themselves are never written.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import ceil, floor, log10
 
-from controller_logic.broker_limit import BrokerLimits
 from controller_logic.contracts.leaders import Leaders
-from controller_logic.model import MIN_BYTE_RATE, Contract, Entity, Member, QuotaKey, RateForm, Tier, Topology
+from controller_logic.model import (
+    MAX_BYTE_RATE,
+    MIN_BYTE_RATE,
+    Advice,
+    AdviceTerms,
+    BrokerLimits,
+    Contract,
+    Direction,
+    DirectionUsage,
+    Entity,
+    Member,
+    QuotaKey,
+    RateForm,
+    Tier,
+    Topology,
+    Usage,
+)
 from controller_logic.quotas.values import rate_words
 from controller_logic.reasons import Reason
-from controller_logic.recommend_rate import Ground, ground_of, needed_rate
-from controller_logic.recommend_share import Cuts, Wish, cuts_of, limit_of_all, smallest_limit
-from controller_logic.recommend_usage import Advice, AdviceTerms, DirectionUsage, Usage
 from controller_logic.value import value
+
+# From what a member moved to the rate that its contract would need, in the form in which the
+# contract is written.
+#
+#     perBroker      the busiest broker's p99: the quota is the same on each
+#     total          p99 of all brokers together, or the busiest broker's times the brokers, where
+# that is more: a total is divided evenly
+#     perPartition   the same over the partitions; what the busiest broker moves only because it
+# leads more of them is taken out again,
+#                    for the quota is scaled by leaders already
+#
+# All of them times the headroom, rounded up to three significant digits, so that a number looks
+# like one that a person would write. Nothing
+# here knows floors, limits or what was recommended before.
+
+
+_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a rate of a contract means over all brokers: `times` it is the total. `skew` is how unevenly its leaders lie, 1 = even."""
+
+    times: int
+    skew: float = 1.0
+
+
+def ground_of(member: Member, contract: Contract, leaders: Leaders | None) -> Ground | None:
+    """None where it depends on leaders or topics that are not known in full."""
+    if contract.form is RateForm.TOTAL:
+        return Ground(1)
+    if leaders is None:
+        return None
+    spread = leaders.spread(member.topics) if member.topics else None
+    if contract.form is RateForm.PER_BROKER:
+        return Ground(max(1, leaders.live_brokers if spread is None else spread.brokers))
+    if spread is None or spread.missing or not spread.partitions:
+        return None
+    return Ground(spread.partitions, max(1.0, spread.skew or 1.0))
+
+
+def needed_rate(usage: DirectionUsage, form: RateForm, ground: Ground, *, headroom_percent: int) -> int:
+    """The rate in the contract's form that usage asks for, headroom included; never above what Kafka can hold."""
+    if form is RateForm.PER_BROKER:
+        per_rate = usage.p99_busiest
+    else:
+        per_rate = max(usage.p99_total, usage.p99_busiest * max(1, usage.brokers) / ground.skew)
+        per_rate /= ground.times if form is RateForm.PER_PARTITION else 1
+    return min(MAX_BYTE_RATE, rounded_up(per_rate * (100 + headroom_percent) / 100))
+
+
+def rounded_up(rate: float) -> int:
+    """The next whole number with three significant digits: 1,234,567 becomes 1,240,000."""
+    if rate <= 0:
+        return 0
+    step = int(10 ** max(0, floor(log10(rate)) + 1 - _DIGITS))
+    return ceil(rate / step) * step
+
+
+# How far recommended contracts may rise together: a tier's part of what the brokers may carry is
+# its part of today's promises.
+#
+# Of the sum of all brokers' limits in a direction each tier has the share that its declared
+# contracts have of all declared contracts. Raises
+# that do not fit into it are cut by the same factor, so that no member is served before another;
+# contracts that come down make room for
+# those of the same tier. A direction in which a broker has no limit bounds nothing. Nothing is
+# ever lowered for this.
+
+
+_WAYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
+
+
+@value(frozen=True, slots=True)
+class Wish:
+    """One byte rate of one member: `declared`, `asked` for by usage, `wanted` of that, and what a rate is multiplied by to be the total.
+
+    All are `declared` where usage says nothing: what was promised still takes part of the share. What was recommended before `is_kept`, and
+    is not cut any more.
+    """
+
+    tier: Tier
+    member: Member
+    key: QuotaKey
+    form: RateForm
+    declared: int
+    asked: int
+    wanted: int
+    times: int
+    is_kept: bool = False
+
+
+Cuts = Mapping[tuple[str, QuotaKey], float]
+
+
+def limit_of_all(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
+    """The limits of all brokers together that way, in bytes per second; None where one has none, or no broker is known."""
+    each = [limits.of(broker).limit(_WAYS[key]) for broker in brokers]
+    known = [limit for limit in each if limit is not None]
+    return sum(known) if known and len(known) == len(each) else None
+
+
+def smallest_limit(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
+    """The lowest limit of any broker that way: no quota above it means anything. None where none has one."""
+    return min((limit for broker in brokers if (limit := limits.of(broker).limit(_WAYS[key])) is not None), default=None)
+
+
+def cuts_of(wishes: Iterable[Wish], room: Mapping[QuotaKey, int | None]) -> Cuts:
+    """By tier and byte rate, which part (0 to 1) of each raise fits into the tier's share of `room`; absent = all of it."""
+    declared, kept, raised = _sums(wishes)
+    everybody: dict[QuotaKey, int] = defaultdict(int)
+    for (_, key), total in declared.items():
+        everybody[key] += total
+    cuts: dict[tuple[str, QuotaKey], float] = {}
+    for (tier_key, key), raises in raised.items():
+        limit = room.get(key)
+        if limit is None or not raises:
+            continue
+        share = limit * declared[tier_key, key] / everybody[key]
+        cuts[tier_key, key] = max(0.0, min(1.0, (share - kept[tier_key, key]) / raises))
+    return cuts
+
+
+_Sums = dict[tuple[str, QuotaKey], int]
+
+
+def _sums(wishes: Iterable[Wish]) -> tuple[_Sums, _Sums, _Sums]:
+    """Totals by tier and byte rate: what is declared, what stays of it, and what the raises add."""
+    declared: _Sums = defaultdict(int)
+    kept: _Sums = defaultdict(int)
+    raised: _Sums = defaultdict(int)
+    for wish in wishes:
+        place = (wish.tier.key, wish.key)
+        declared[place] += wish.declared * wish.times
+        stays = wish.wanted if wish.is_kept else min(wish.declared, wish.wanted)
+        kept[place] += stays * wish.times
+        raised[place] += (wish.wanted - stays) * wish.times
+    return declared, kept, raised
+
 
 MIN_COVERAGE = 0.8
 MOST_THROTTLED = 0.5

@@ -5,11 +5,131 @@ rest, the last fifth is kept for lowerings, so that raises can never use up what
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import floor
+from typing import TypeVar
 
-from controller_logic.model import LedgerEntry, LedgerRecord, QuotaWrite, WriteKind
+from controller_logic.model import LedgerEntry, LedgerRecord, QuotaWindow, QuotaWrite, WriteKind
 from controller_logic.quotas.values import number_of
 from controller_logic.reasons import Reason
+
+# How many writes of the throttle go out now: spread evenly over one quota window, so that clients
+# do not burst in step.
+#
+# Cut in one moment, thirty flat-out clients sent their next window in the same second, 3.6 times
+# the card's mean and more. Writes go one by
+# one, the last of many a tooth after the first (the rhythm of a throttled client), but no slower
+# than one in each sample of the window. Those
+# that are due within half a sample share a pass. Recoveries and contracts that follow leaders are
+# not held up here.
+
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class WritePace:
+    """A spread under way: the next write goes at `next_at_seconds`, the others `gap_seconds` apart.
+
+    `left` were still waiting after the last one. It is over when a window has gone by since.
+    """
+
+    gap_seconds: float
+    next_at_seconds: float
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """How many of the waiting go now, how soon the next slot comes (None = none is left waiting), and what to remember."""
+
+    now: int
+    due_in_seconds: float | None
+    pace: WritePace | None
+
+
+def paced(waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> Paced:
+    """The share of `waiting` for this moment. All of them are gone after one tooth, whatever their number."""
+    count = len(waiting)
+    if pace is not None and abs(now_seconds - pace.next_at_seconds) > window.seconds:
+        pace = None  # an old spread, or a clock that was set back
+    if not count:
+        return Paced(0, None, None if pace is None else replace(pace, left=0))
+    gap_seconds, next_at_seconds = _going(count, pace, window, now_seconds=now_seconds)
+    late_seconds = now_seconds - next_at_seconds
+    due = min(count, 1 + floor(late_seconds / gap_seconds)) if late_seconds >= 0 else 0
+    next_at_seconds += due * gap_seconds
+    again_seconds = max(next_at_seconds - now_seconds, window.sample_seconds / 2) if due < count else None
+    return Paced(due, again_seconds, WritePace(gap_seconds, next_at_seconds, count - due))
+
+
+def _going(count: int, pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> tuple[float, float]:
+    """The gap between two writes, and when the next one goes. Time in which nobody waited is no credit for those who come later."""
+    gap_seconds = min(float(window.sample_seconds), _tooth_seconds(window) / count)
+    if pace is None:
+        return gap_seconds, now_seconds
+    if not pace.left:
+        return gap_seconds, max(now_seconds, pace.next_at_seconds)
+    return min(gap_seconds, pace.gap_seconds), pace.next_at_seconds
+
+
+def _tooth_seconds(window: QuotaWindow) -> float:
+    return float((window.samples + 1) * window.sample_seconds)
+
+
+# When to stop putting an entity back that another writer keeps changing: two repairs, then back
+# off; never a fight.
+#
+# The count lives in memory only. A restarted operator repairs twice more and then backs off again.
+
+
+REPAIRS_BEFORE_BACKING_OFF = 2
+_FIRST_BACK_OFF_SECONDS = 15 * 60
+_LONGEST_BACK_OFF_SECONDS = 4 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """How often an entity was put back after another writer changed it, and until when we leave it alone."""
+
+    count: int
+    last_at_seconds: float
+    suspended_until_seconds: float = 0.0
+
+
+def back_off_seconds(repairs: int) -> int:
+    """How long an entity is left alone after this many repairs: 15 minutes after two, doubling, at most 4 hours."""
+    doublings = min(max(0, repairs - REPAIRS_BEFORE_BACKING_OFF), 10)
+    return min(_FIRST_BACK_OFF_SECONDS << doublings, _LONGEST_BACK_OFF_SECONDS)
+
+
+def reviewed(repairs: Repairs | None, *, disturbed: bool, now_seconds: float) -> Repairs | None:
+    """What is remembered of an entity's repairs after looking at it now; None = nothing, a repair is allowed.
+
+    A quiet spell as long as the back-off forgives everything. A change after the second repair starts a suspension; one
+    repair is allowed when it is over, and a change after that starts a longer one.
+    """
+    if repairs is None:
+        return None
+    quiet_since = max(repairs.last_at_seconds, repairs.suspended_until_seconds)
+    few = repairs.count < REPAIRS_BEFORE_BACKING_OFF
+    if (few or not disturbed) and now_seconds - quiet_since >= back_off_seconds(repairs.count):
+        return None
+    suspended_already = repairs.suspended_until_seconds > repairs.last_at_seconds
+    if few or not disturbed or suspended_already:
+        return repairs
+    return Repairs(repairs.count, repairs.last_at_seconds, now_seconds + back_off_seconds(repairs.count))
+
+
+def is_suspended(repairs: Repairs | None, *, now_seconds: float) -> bool:
+    """Whether a disturbed entity is left alone now."""
+    return repairs is not None and now_seconds < repairs.suspended_until_seconds
+
+
+def repaired(repairs: Repairs | None, *, now_seconds: float) -> Repairs:
+    """What to remember after one more repair was really written."""
+    return Repairs(1 if repairs is None else repairs.count + 1, now_seconds)
+
 
 BUDGET_SECONDS = 15 * 60
 

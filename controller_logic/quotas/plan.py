@@ -3,21 +3,142 @@
 Works on complete knowledge only; `decide.py` holds before it comes to this. The budget comes after it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from controller_logic import contention, removal
-from controller_logic.common_ground import CommonGround
-from controller_logic.contention import Repairs
 from controller_logic.contracts.desired import Desired
-from controller_logic.contracts.targets import NOTHING, Promise
+from controller_logic.contracts.targets import NOTHING, Promise, is_lent
 from controller_logic.decision import Memory, Note
-from controller_logic.model import DeletionPolicy, Entity, Policy, QuotaWrite, StoredQuota
-from controller_logic.mute_guard import MuteGuard
+from controller_logic.model import (
+    BYTE_RATE_KEYS,
+    MAX_BYTE_RATE,
+    DeletionPolicy,
+    Entity,
+    LedgerEntry,
+    Policy,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+)
+from controller_logic.quotas import budget
+from controller_logic.quotas.budget import Repairs
 from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
-from controller_logic.quotas.steps import KeyRules, is_disturbed
+from controller_logic.quotas.precedence import same_bucket_fallbacks
+from controller_logic.quotas.steps import Beneath, KeyRules, MuteGuard, is_disturbed
 from controller_logic.quotas.values import quota_words, same_quota
 from controller_logic.reasons import Reason
+
+# Whether quotas may be given back in this pass: a mistake that empties a list must not free a
+# whole cluster at once.
+#
+# What is being given back in steps already was decided earlier and is never held up. A policy that
+# is being deleted is
+# not capped, because deleting it is explicit.
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Which entities would lose a quota of ours (`held` = and must not yet), with the note that says so."""
+
+    held: frozenset[Entity] = frozenset()
+    confirmed: frozenset[Entity] = frozenset()
+    note: Note | None = None
+
+
+def judge(policy: Policy, leaving: frozenset[Entity], managed: int, memory: Memory) -> Removal:
+    """Hold all of `leaving` if it is more than the policy's share of the `managed` entities and nobody confirmed the count.
+
+    A confirmation lasts until the confirmed entities are gone, over as many passes as steps and budget need; it is lost
+    with the memory, and then asked for again with the count that is left.
+    """
+    if policy.deleting or len(leaving) * 100 <= policy.max_removal_percent * managed:
+        return Removal()
+    if policy.confirmed_removals == len(leaving) or leaving <= memory.confirmed_removals:
+        return Removal(confirmed=leaving)
+    return Removal(held=leaving, note=_held_note(policy, len(leaving), managed))
+
+
+def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
+    """Whether the ledger has a key that nobody wants any more; a throttle that ends where nothing is promised takes nothing away."""
+    if stored.ledger is None:
+        return False
+    return any(key not in promise.keys and entry.of_contract is None for key, entry in stored.ledger.entries.items())
+
+
+def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset[Entity]:
+    """Those of the entities that lose a key of ours for which it is new: no such key is on its way back already."""
+    leaving = []
+    for stored, promise in losing:
+        entries = stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
+        if any(_frees_somebody(entries[key]) for key in entries.keys() - promise.keys):
+            leaving.append(stored.entity)
+    return frozenset(leaving)
+
+
+def _frees_somebody(entry: LedgerEntry) -> bool:
+    """Not what is on its way back already, nor a quota that never binds (see `metering.py`), nor what an override lent."""
+    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_lent(entry.basis)
+
+
+def _held_note(policy: Policy, count: int, managed: int) -> Note:
+    namespace, _, name = policy.key.rpartition("/")
+    command = f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} --overwrite"
+    message = (
+        f"{count} of {managed} managed quotas would be given back at once, more than removal.maxPercentPerPass "
+        f"({policy.max_removal_percent} %) allows; none of them is, all others follow their contracts. "
+        f"If this is meant, confirm the count: {command}"
+    )
+    return Note(Reason.REMOVAL_HELD, message)
+
+
+# What Kafka's default entities say for a bucket while its own entity has no quota: the ground that
+# a lowering may land on.
+#
+# A user without a quota of its own is held to the default user's quota in the very same bucket, so
+# its first quota may be a
+# lowering, and giving its quota back may be one too. Only defaults that the observation holds are
+# known; a default that
+# nobody manages and that was not read counts as absent.
+
+
+_NOTHING: Mapping[QuotaKey, Beneath] = {}
+
+
+class CommonGround:
+    """The default entities of one pass, as they will be when this pass has given back what it gives back.
+
+    A default that is given back in the same pass counts as what it goes back to: it is written before the users are.
+    """
+
+    def __init__(self, quotas: Mapping[Entity, StoredQuota], policy: Policy, wanted: Desired) -> None:
+        self._defaults = {
+            entity: known
+            for entity, stored in quotas.items()
+            if entity.is_default and (known := _byte_rates(stored, policy, wanted.promise_of(entity)))
+        }
+
+    def beneath(self, entity: Entity) -> Mapping[QuotaKey, Beneath]:
+        """Per byte-rate key, the strongest default that governs the entity's bucket without it; keys without one are absent."""
+        if not self._defaults:
+            return _NOTHING
+        found: dict[QuotaKey, Beneath] = {}
+        for weaker in same_bucket_fallbacks(entity):
+            for key, beneath in self._defaults.get(weaker, _NOTHING).items():
+                found.setdefault(key, beneath)
+        return found
+
+
+def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) -> Mapping[QuotaKey, Beneath]:
+    entries = stored.ledger.entries if stored.ledger is not None and stored.ledger.policy_key == policy.key else {}
+    kept: Set[QuotaKey] = promise.keys if promise is not None else frozenset()
+    known = {}
+    for key in BYTE_RATE_KEYS:
+        entry = entries.get(key)
+        text = entry.before if entry is not None and key not in kept else stored.values.get(key)
+        if text is not None:
+            known[key] = Beneath(text, entry)
+    return known
+
 
 _UNREAD = EntityPlan(refused=Reason.ZOOKEEPER_UNREACHABLE)
 
@@ -74,7 +195,7 @@ class _Planner:
             self.entities[entity] = plan
 
     def _is_suspended(self, entity: Entity) -> bool:
-        return contention.is_suspended(self._repairs[entity], now_seconds=self._rules.keys.now_seconds)
+        return budget.is_suspended(self._repairs[entity], now_seconds=self._rules.keys.now_seconds)
 
 
 def make_plan(
@@ -101,11 +222,11 @@ def make_plan(
             planner.keep(entity, _UNREAD)
         elif has_arrived(stored, promise, policy):
             settled += bool(promise.targets)
-        elif entity in ours and removal.loses_a_key(stored, promise):
+        elif entity in ours and loses_a_key(stored, promise):
             losing.append((stored, promise))
         else:
             planner.plan(stored, promise, may_give_back=True)
-    judged = removal.judge(policy, removal.leaving_entities(losing), len(ours), memory)
+    judged = judge(policy, leaving_entities(losing), len(ours), memory)
     for stored, promise in losing:
         planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
     notes = (judged.note,) if judged.note is not None else ()
@@ -130,7 +251,7 @@ def _reviewed_repairs(
         stored, promise = quotas.get(entity), wanted.promise_of(entity)
         if stored is None or promise is None:
             continue
-        after = contention.reviewed(repairs, disturbed=_needs_repair(stored, promise), now_seconds=now_seconds)
+        after = budget.reviewed(repairs, disturbed=_needs_repair(stored, promise), now_seconds=now_seconds)
         if after is not None:
             kept[entity] = after
     return kept

@@ -4,15 +4,105 @@ Replication, L0 and foreign traffic cannot be cut. Where the rest could give too
 How far each entity goes is decided in `throttle_targets.py`. All amounts are bytes per second.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller_logic.hidden_load import hidden_load
-from controller_logic.model import Level
-from controller_logic.scene import CUT_ORDER, Scene
+from controller_logic.model import Direction, Level
 from controller_logic.throttle.buckets import Bucket
-from controller_logic.throttle.pressure import Card, Pressure
-from controller_logic.throttle.settings import MATTERS, MIN_RELIEF, RAMP, SATURATED
+from controller_logic.throttle.input import ThrottleInput
+from controller_logic.throttle.pressure import Card, Pressure, blind_brokers
+from controller_logic.throttle.settings import MATTERS, MIN_RELIEF, RAMP, SATURATED, ThrottleSettings
+
+# One direction at one moment, as cuts and raises look at it: cards, buckets, and who could give
+# how much where.
+
+
+CUT_ORDER = (Level.L3, Level.L2, Level.L1)
+RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`tiers` are the buckets of this direction by level, `cuttable` what each level could give on each broker, in bytes/s.
+
+    `unmeasured` are the brokers that lead for some of them and tell nothing of what clients send.
+    """
+
+    now_seconds: float
+    direction: Direction
+    settings: ThrottleSettings
+    scrape_seconds: float
+    cards: Mapping[int, Card]
+    tiers: Mapping[Level, tuple[Bucket, ...]]
+    cuttable: Mapping[tuple[int, Level], float]
+    unmeasured: frozenset[int] = frozenset()
+
+    @property
+    def blind(self) -> frozenset[int]:
+        return blind_brokers(self.cards)
+
+    @property
+    def all_blind(self) -> bool:
+        return all(not card.known for card in self.cards.values())
+
+    @property
+    def throttled(self) -> tuple[Bucket, ...]:
+        """Every bucket that is below its contract by our decision."""
+        return tuple(bucket for level in RAISE_ORDER for bucket in self.tiers[level] if bucket.is_throttled)
+
+    def can_give(self, broker: int, levels: Iterable[Level] = CUT_ORDER) -> float:
+        """What these levels send there above their floors, in bytes/s."""
+        return sum(self.cuttable.get((broker, level), 0.0) for level in levels)
+
+    def matters(self, broker: int, bytes_per_second: float, share: float) -> bool:
+        """Whether so much is more than this share of the broker's limit."""
+        limit = self.cards[broker].limit
+        return limit is not None and bytes_per_second > share * limit
+
+
+def scene_of(given: ThrottleInput, direction: Direction, cards: Mapping[int, Card], buckets: Sequence[Bucket]) -> Scene:
+    """The scene of one direction; `buckets` may be of both."""
+    mine = [bucket for bucket in buckets if bucket.rate.direction is direction]
+    tiers = {level: tuple(bucket for bucket in mine if bucket.level is level) for level in CUT_ORDER}
+    unmeasured = frozenset(broker for bucket in mine for broker in bucket.unmeasured)
+    scrape_seconds = given.readings.scrape_seconds
+    return Scene(given.now_seconds, direction, given.settings, scrape_seconds, cards, tiers, _cuttable(mine), unmeasured)
+
+
+def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
+    given: dict[tuple[int, Level], float] = {}
+    for bucket in buckets:
+        for broker in bucket.flows.keys() | bucket.unmeasured:
+            given[broker, bucket.level] = given.get((broker, bucket.level), 0.0) + bucket.gives(broker)
+    return given
+
+
+# What a card's mean does not show yet: clients that were muted for a part of it, and will send at
+# their new quota from now on.
+#
+# After a cut a client is silent while Kafka forgets what it had sent. A mean over that time is
+# lower than what comes, so that the next tier
+# would be asked for too little, and again a round later. It sizes what is needed; whether a broker
+# is over its limit it does not touch.
+
+
+def hidden_load(scene: Scene, card: Card) -> float:
+    """Bytes/s that the card's mean lacks; 0 where a scrape is as long as a client's whole rhythm, or nobody was lowered in it."""
+    if card.at_seconds is None or card.span_seconds is None or scene.scrape_seconds >= scene.settings.tooth_seconds:
+        return 0.0
+    bound = [bucket for bucket in scene.throttled if bucket.binds_on(card.broker) and card.broker in bucket.flows]
+    return sum(bucket.cap * _muted_seconds(bucket, scene, card.at_seconds, card.span_seconds) for bucket in bound) / card.span_seconds
+
+
+def _muted_seconds(bucket: Bucket, scene: Scene, until_seconds: float, span_seconds: float) -> float:
+    """For how much of the span its last lowering muted it, at the most as long as a step may."""
+    change, settings = bucket.rate.last_change, scene.settings
+    if change is None or change.previous is None or not change.previous > bucket.cap > 0:
+        return 0.0
+    held = min(change.previous, bucket.seen.peak)
+    mute_seconds = min(settings.max_mute_seconds, settings.window.seconds * (held / bucket.cap - 1))
+    end_seconds = min(until_seconds, change.at_seconds + mute_seconds)
+    return max(0.0, end_seconds - max(until_seconds - span_seconds, change.at_seconds))
 
 
 @dataclass(frozen=True, slots=True)

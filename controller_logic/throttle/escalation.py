@@ -5,18 +5,78 @@ would not help; after a hold without any change RELAXING, until nothing is throt
 hold. Nothing usable at all: HELD. Who gives how much is decided in `throttle_cuts.py`, who gets it back in `throttle_raises.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.drain import SecondWrite, second_write
-from controller_logic.scene import Scene
-from controller_logic.throttle.attribution import Needs, needs_of
-from controller_logic.throttle.buckets import Bucket
-from controller_logic.throttle.cuts import CutPlan, cut_step, plan_cuts
-from controller_logic.throttle.decision import Phase, ThrottleStep
-from controller_logic.throttle.input import DirectionMemory, Draining, RateKey
+from controller_logic.model import Direction
+from controller_logic.throttle.attribution import Needs, Scene, needs_of
+from controller_logic.throttle.buckets import Bucket, floor_of
+from controller_logic.throttle.cuts import CutPlan, SecondWrite, cut_step, plan_cuts, second_write
+from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
+from controller_logic.throttle.input import DirectionMemory, Draining, Held, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
 from controller_logic.throttle.raises import plan_raises
-from controller_logic.throttle.settings import ThrottleSettings
+from controller_logic.throttle.settings import RELEASED, ThrottleSettings
+
+# What the throttle holds, and when it last cut and raised, brought up to date at the start of a
+# round.
+#
+# A restarted operator finds its fractions again in what is in force (or in what the ledger records
+# of it), and the times of the last cut and
+# raise in the ledger's times of writing; so losing the memory neither releases nor repeats
+# anything.
+
+
+def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, Held]:
+    """What is held now: as remembered, or for a rate that was never seen before, as found. What is gone or exempt is let go."""
+    holds: dict[RateKey, Held] = {}
+    for rate in given.rates:
+        if not rate.throttleable:
+            continue
+        known = memory.held.get(rate.key)
+        held = _seen_applied(known, rate) if known is not None else None
+        if known is None and rate.key not in memory.seen:
+            held = _found(rate, given)
+        if held is not None:
+            holds[rate.key] = held
+    return holds
+
+
+def _seen_applied(held: Held, rate: ManagedRate) -> Held | None:
+    """Note that it is in force; a release that is in force is over."""
+    if held.value >= held.contract:
+        released = rate.in_force is None or rate.in_force >= rate.contract
+        return None if released else held
+    return replace(held, applied=True) if not held.applied and rate.in_force == held.of(rate.contract) else held
+
+
+def _found(rate: ManagedRate, given: ThrottleInput) -> Held | None:
+    if rate.in_force is None:
+        return None
+    floor = floor_of(rate, given.settings.floors).value
+    if rate.recorded_fraction is not None:
+        value = max(floor, round(min(1.0, max(0.0, rate.recorded_fraction)) * rate.contract))
+        return Held(value, rate.contract, given.now_seconds, applied=True) if value < rate.contract else None
+    if rate.in_force >= RELEASED * rate.contract:
+        return None
+    return Held(max(floor, rate.in_force), rate.contract, given.now_seconds, applied=True)
+
+
+def direction_memory(given: ThrottleInput, memory: ThrottleMemory, direction: Direction, holds: Mapping[RateKey, Held]) -> DirectionMemory:
+    """As remembered; without memory, when the ledger says that held rates were last changed and raised."""
+    known = memory.directions.get(direction)
+    if known is not None:
+        return known
+    mine = [rate for rate in given.rates if rate.key in holds and rate.direction is direction]
+    return DirectionMemory(_latest(mine, lambda _: True), _latest(mine, _was_raise), since_seconds=given.now_seconds if mine else None)
+
+
+def _latest(rates: Iterable[ManagedRate], is_meant: Callable[[ManagedRate], bool]) -> float | None:
+    return max((rate.last_change.at_seconds for rate in rates if rate.last_change is not None and is_meant(rate)), default=None)
+
+
+def _was_raise(rate: ManagedRate) -> bool:
+    change = rate.last_change
+    return change is not None and rate.in_force is not None and change.previous is not None and change.previous < rate.in_force
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +185,77 @@ def _phase(scene: Scene, needs: Needs, plan: CutPlan, memory: DirectionMemory, *
         return Phase.NORMAL
     held = memory.hold_seconds or scene.settings.hold_seconds
     return Phase.RELAXING if _is_past(memory.cut_at_seconds, held, scene) else Phase.CUTTING
+
+
+# What is wanted of a rate that was decided on earlier: the same fraction, on today's leaders, as
+# far as it is safe.
+#
+# A decision that was never put in force (no budget, Observe mode, a write that failed) is dropped
+# once its reason is gone. Anything else in
+# force than what was decided is drift, and what was decided stays wanted. New decisions are made
+# in `escalation.py`.
+
+
+def settle(scene: Scene, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, Held]]:
+    """Every step of this direction, old and new, and what is held from now on."""
+    holds = {step.key: Held(step.value, step.contract, scene.now_seconds) for step in outcome.steps}
+    steps = {step.key: _when_due(step, scene) for step in outcome.steps}
+    for bucket in (bucket for tier in scene.tiers.values() for bucket in tier if bucket.held is not None and bucket.key not in steps):
+        held = _kept(bucket, scene, outcome)
+        if held is not None:
+            holds[bucket.key] = held
+            steps[bucket.key] = _standing(bucket, held, scene, outcome)
+    return steps, holds
+
+
+def _when_due(step: ThrottleStep, scene: Scene) -> ThrottleStep:
+    """A cut that comes too soon after the last one of the same rate stays what is in force until its moment."""
+    wait_seconds = 0.0 if step.draining else step.bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds)
+    if not step.lowers or not wait_seconds:
+        return step
+    return replace(step, value=step.bucket.cap, limited_by=LimitedBy.MAX_MUTE, predicted_mute_seconds=0.0, due_in_seconds=wait_seconds)
+
+
+def _kept(bucket: Bucket, scene: Scene, outcome: Outcome) -> Held | None:
+    held, in_force = bucket.held, bucket.rate.in_force
+    if held is None or held.applied or in_force is None or not _is_groundless(bucket, held, in_force, scene, outcome):
+        return held
+    if in_force >= RELEASED * bucket.contract:
+        return None
+    return Held(max(in_force, bucket.floor.value), bucket.contract, scene.now_seconds, applied=True)
+
+
+def _is_groundless(bucket: Bucket, held: Held, in_force: int, scene: Scene, outcome: Outcome) -> bool:
+    """Whether a decision that is not in force lost its reason: a cut that nobody needs any more, a raise while a broker is over."""
+    if outcome.phase is Phase.HELD:
+        return False
+    if bucket.wanted < in_force:
+        waited = scene.now_seconds - held.decided_at_seconds >= scene.settings.dwell_seconds
+        return waited and not outcome.needs.all
+    return bool(outcome.needs.over)
+
+
+def _standing(bucket: Bucket, held: Held, scene: Scene, outcome: Outcome) -> ThrottleStep:
+    wanted = min(bucket.contract, max(bucket.floor.value, held.of(bucket.contract)))
+    value = _safe_now(bucket, held, wanted, scene, drains=outcome.drains)
+    limited = LimitedBy.MAX_MUTE if value > wanted else LimitedBy.NOTHING
+    kind = StepKind.RELEASE if value == bucket.contract and held.value >= held.contract else StepKind.HOLD
+    mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
+    wait_seconds = bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds) if value > wanted else 0.0
+    return ThrottleStep(
+        bucket, kind, value, wanted, limited, predicted_mute_seconds=mute_seconds, due_in_seconds=wait_seconds if wait_seconds else None
+    )
+
+
+def _safe_now(bucket: Bucket, held: Held, wanted: int, scene: Scene, *, drains: Mapping[RateKey, object]) -> int:
+    """`wanted`, or as far as it may go now. Without readings a decision that is not in force waits as it is."""
+    in_force = bucket.rate.in_force
+    if in_force is None or wanted == in_force or bucket.key in drains:
+        return wanted
+    if not held.applied and (bucket.rate.leads & scene.blind or scene.all_blind):
+        return in_force
+    if wanted > in_force:
+        return wanted
+    if bucket.was_lowered_within(scene.settings.dwell_seconds, scene.now_seconds):
+        return in_force
+    return min(in_force, max(wanted, bucket.safe_step(scene.settings)))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from math import inf
 
 from controller_logic.model import Level
-from controller_logic.scene import RAISE_ORDER, Scene
+from controller_logic.throttle.attribution import RAISE_ORDER, Scene
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
 from controller_logic.throttle.input import RateKey

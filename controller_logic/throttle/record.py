@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
-from controller_logic.model import Level
-from controller_logic.readings import Direction
+from controller_logic.model import Direction, Level
 from controller_logic.reasons import Reason
-from controller_logic.scene import CUT_ORDER, Scene
+from controller_logic.throttle.attribution import CUT_ORDER, Scene
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.decision import BrokerView, Finding, NotDone, Phase, Round, StepKind, ThrottleStep
 from controller_logic.throttle.escalation import Outcome

@@ -6,18 +6,14 @@ written, in which order and within which budget is the plan's. A rate without a 
 
 from dataclasses import dataclass
 
-from controller_logic.flows import flows_of
-from controller_logic.readings import Direction
-from controller_logic.scene import scene_of
-from controller_logic.throttle.buckets import buckets_of
+from controller_logic.model import Direction
+from controller_logic.throttle.attribution import scene_of
+from controller_logic.throttle.buckets import buckets_of, seen_of
 from controller_logic.throttle.decision import Round, ThrottleDecision, ThrottleStep
-from controller_logic.throttle.escalation import escalate
-from controller_logic.throttle.input import DirectionMemory, Draining, Held, RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.escalation import direction_memory, escalate, holds_of, settle
+from controller_logic.throttle.input import DirectionMemory, Draining, Held, RateKey, ThrottleInput, ThrottleMemory, flows_of
 from controller_logic.throttle.pressure import cards_of
 from controller_logic.throttle.record import round_of
-from controller_logic.throttle_holds import direction_memory, holds_of
-from controller_logic.throttle_standing import settle
-from controller_logic.throttle_watch import seen_of
 
 
 @dataclass

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from controller_logic.decision import Decision
-from controller_logic.model import Observation
-from controller_logic.readings import Readings
+from controller_logic.model import Observation, Readings
 from controller_logic.rollup_schedule import Due
 
 QUOTA_STORE, LEADERS, METRICS = "QuotaStore", "Leaders", "Metrics"

@@ -11,13 +11,10 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
 
 from controller_logic.decision import Decision, LevelState
-from controller_logic.entity import Entity
-from controller_logic.model import Level, QuotaWrite
-from controller_logic.readings import Direction, Readings
+from controller_logic.model import Direction, Entity, Level, QuotaWrite, Readings
 from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import Phase, StepKind, ThrottleDecision, ThrottleStep
+from controller_logic.throttle.decision import Acts, Phase, StepKind, ThrottleDecision, ThrottleStep, new_acts
 from controller_logic.throttle.input import RateKey
-from controller_logic.throttle_acts import Acts, new_acts
 from tidegate.policy_reading import PolicyReading
 
 _LONGEST_GAP_SECONDS = 60.0  # between two readings; over a longer one nobody knows what was sent

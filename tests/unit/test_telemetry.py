@@ -13,15 +13,26 @@ import structlog
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
-from controller_logic.broker_watch import WatchedBroker
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
-from controller_logic.entity import Entity
-from controller_logic.model import Hold, Level, Member, Override, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
-from controller_logic.readings import Direction, NicSpan, Readings
+from controller_logic.model import (
+    Direction,
+    Entity,
+    Hold,
+    Level,
+    Member,
+    NicSpan,
+    Override,
+    QuotaKey,
+    QuotaWrite,
+    Readings,
+    StoredQuota,
+    Tier,
+    WriteKind,
+)
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
-from controller_logic.throttle.pressure import Card, Pressure
+from controller_logic.throttle.pressure import Card, Pressure, WatchedBroker
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.gates import actor, estate, want
 from tidegate.settings import LogFormat, LogLevel

@@ -4,14 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.broker_watch import WatchedBroker
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
-from controller_logic.entity import Entity
-from controller_logic.model import Level, Member, Override, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
-from controller_logic.readings import ClientRate, NicSpan, Readings
+from controller_logic.model import (
+    ClientRate,
+    Entity,
+    Level,
+    Member,
+    NicSpan,
+    Override,
+    QuotaKey,
+    QuotaWrite,
+    Readings,
+    StoredQuota,
+    Tier,
+    WriteKind,
+)
 from controller_logic.reasons import Reason
-from controller_logic.throttle.pressure import Card, Pressure
+from controller_logic.throttle.pressure import Card, Pressure, WatchedBroker
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
 from tidegate.policy_reading import PolicyReading
 from tidegate.telemetry import Telemetry

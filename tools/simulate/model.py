@@ -7,11 +7,9 @@ quota window, no mute and no network: what a client does while it is muted, only
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from controller_logic.entity import Entity
-from controller_logic.model import Level
-from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
+from controller_logic.model import BrokerLimit, ClientRate, Direction, Entity, Level, NicSpan, Readings
 from controller_logic.throttle.decision import ThrottleDecision, ThrottleStep
-from controller_logic.throttle.input import BrokerLimit, LastChange, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.input import LastChange, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
 from controller_logic.throttle.settings import BINDING, ThrottleSettings
 from controller_logic.throttle.throttle import throttle
 

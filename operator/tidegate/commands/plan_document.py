@@ -6,8 +6,7 @@ Byte rates are integers in bytes per second, stored values are exact texts; an a
 from collections.abc import Mapping, Sequence
 
 from controller_logic.decision import Decision, MemberReport, Note
-from controller_logic.model import Default, Entity, Observation, QuotaKey
-from controller_logic.recommend_usage import Advice
+from controller_logic.model import Advice, Default, Entity, Observation, QuotaKey
 from tidegate.commands.page import Document
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
 

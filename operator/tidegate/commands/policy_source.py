@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from controller_logic.decision import Note
+from controller_logic.model import Usage
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import Usage
 from tidegate.commands.manifests import read_manifests
 from tidegate.commands.secret_file import SecretData
 from tidegate.commands.surroundings import Surroundings

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from controller_logic.model import Usage
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import Usage
 from controller_logic.rollup_schedule import Window
 from tidegate.commands.policy_source import PolicyOptions
 from tidegate.commands.rollup_declared import RollupPolicy, rollup_policy

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from controller_logic.broker_watch import Watched, watch
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
-from controller_logic.flows import Flows, flows_of
-from controller_logic.model import Level, Observation
-from controller_logic.readings import ReadingProblem, Readings
-from controller_logic.throttle.pressure import Pressure
+from controller_logic.model import Level, Observation, ReadingProblem, Readings
+from controller_logic.throttle.input import Flows, flows_of
+from controller_logic.throttle.pressure import Pressure, Watched, watch
 from tidegate.commands.cluster_access import AccessOptions, opened_cluster
 from tidegate.commands.policy_source import PolicySource
 from tidegate.commands.secret_file import read_secret_file

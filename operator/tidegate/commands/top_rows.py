@@ -6,13 +6,11 @@ Rates are bytes per second, measured ones as floats; None is unknown, never zero
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller_logic.broker_watch import WatchedBroker
 from controller_logic.decision import MemberReport, MemberState
-from controller_logic.flows import Flows
-from controller_logic.model import Entity, LedgerEntry, Level, QuotaKey, StoredQuota
+from controller_logic.model import ClientRate, Direction, Entity, LedgerEntry, Level, QuotaKey, StoredQuota
 from controller_logic.quotas.values import enforced_rate
-from controller_logic.readings import ClientRate, Direction
-from controller_logic.throttle.pressure import Card, Pressure
+from controller_logic.throttle.input import Flows
+from controller_logic.throttle.pressure import Card, Pressure, WatchedBroker
 from tidegate.commands.sight import LevelWord, Sight
 
 KEYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from controller_logic.model import QuotaKey
+from controller_logic.model import Advice, QuotaKey
 from controller_logic.quotas.values import KEY_WORDS
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import Advice
 from tidegate.control.verdict import shortened
 from tidegate.resources.tier_status import Recommendation, TotalRates
 

@@ -7,11 +7,9 @@ among short ones shows less, and an earlier one may still be in it. What nobody 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller_logic.model import QuotaWrite
-from controller_logic.readings import Readings
-from controller_logic.throttle.decision import Round, ThrottleDecision, ThrottleStep
+from controller_logic.model import QuotaWrite, Readings
+from controller_logic.throttle.decision import ACTIONS, Round, ThrottleDecision, ThrottleStep
 from controller_logic.throttle.input import RateKey
-from controller_logic.throttle_acts import ACTIONS
 from tidegate.control.audit_record import KEY_OF, Line, Place, amount, round_id
 
 _PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would tell of something else

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from math import isfinite
 
 from controller_logic.decision import MemberReport
-from controller_logic.model import Entity, Hold, Override, QuotaKey, QuotaWrite
+from controller_logic.model import Direction, Entity, Hold, Override, QuotaKey, QuotaWrite
 from controller_logic.quotas.values import number_of
-from controller_logic.readings import Direction
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import Round, StepKind, ThrottleStep
 from controller_logic.throttle.record import as_mapping

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision, MemberReport, MemberState
-from controller_logic.model import Entity, Hold, Override, QuotaKey, QuotaWrite
-from controller_logic.readings import Direction, Readings
+from controller_logic.model import Direction, Entity, Hold, Override, QuotaKey, QuotaWrite, Readings
 from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import Phase, Round, ThrottleStep
+from controller_logic.throttle.decision import Acts, Phase, Round, ThrottleStep, new_acts
 from controller_logic.throttle.input import RateKey
-from controller_logic.throttle_acts import Acts, new_acts
 from tidegate.control.apply import Applied
 from tidegate.control.audit_effect import PendingEffect
 from tidegate.control.audit_record import (

@@ -10,7 +10,7 @@ import threading
 import structlog
 
 from controller_logic.decision import Decision
-from controller_logic.readings import Readings
+from controller_logic.model import Readings
 from tidegate.control.apply import Applied
 from tidegate.control.audit_record import Place
 from tidegate.control.audit_sink import AuditDesk, Nowhere, sink_at

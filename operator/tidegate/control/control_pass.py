@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from controller_logic.decide import decide, settle
 from controller_logic.decision import Decision, Memory
-from controller_logic.readings import Readings
-from controller_logic.recommend_usage import Usage
+from controller_logic.model import Readings, Usage
 from tidegate.control.apply import Applied, apply_writes
 from tidegate.control.declared import Declared
 from tidegate.control.kafka_cluster import KafkaCluster

@@ -10,8 +10,7 @@ from dataclasses import replace
 import structlog
 
 from controller_logic.decision import Decision
-from controller_logic.model import Topology
-from controller_logic.readings import Readings
+from controller_logic.model import Readings, Topology
 from tidegate.control.apply import Applied
 from tidegate.control.backoff import Backoff
 from tidegate.control.connection import Connection

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller_logic.metering import DEFAULT_USER
+from controller_logic.contracts.desired import DEFAULT_USER
 from controller_logic.model import Entity, Override, Policy, Tier
 from tidegate.control.declared_overrides import BrokenOverride, read_overrides
 from tidegate.control.translate import age_key, object_key, policy_from, tier_from

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller_logic.broker_watch import Watched, WatchedBroker
 from controller_logic.decision import LevelReport, LevelState, MemberReport, MemberState
 from controller_logic.model import Entity, QuotaWrite
 from controller_logic.reasons import Reason
-from controller_logic.throttle.pressure import Pressure
+from controller_logic.throttle.pressure import Pressure, Watched, WatchedBroker
 from tidegate.control.verdict import SHOWN, Truth, Verdict, counted, listed, sentence, shortened
 
 NORMAL, WARNING = "Normal", "Warning"

@@ -1,6 +1,6 @@
 """The condition MetricsFresh: whether the load of every live broker is known, and if not, why. It holds no rates: those are metrics."""
 
-from controller_logic.readings import Direction, ReadingProblem
+from controller_logic.model import Direction, ReadingProblem
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Card, Pressure
 from tidegate.control.control_pass import PassResult

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import structlog
 
-from controller_logic.next_reading import seconds_until_next_reading
-from controller_logic.readings import ReadingProblem, Readings
+from controller_logic.model import ReadingProblem, Readings
 from controller_logic.reasons import Reason
+from controller_logic.throttle.pressure import seconds_until_next_reading
 from tidegate.control.credentials import SecretData
 from tidegate.control.metrics_settings import metrics_settings
 from tidegate.errors import TidegateError

@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from controller_logic.decision import Note
-from controller_logic.model import Entity, Observation, StoredQuota, Tier, Topology
-from controller_logic.readings import Readings
+from controller_logic.model import Entity, Observation, Readings, StoredQuota, Tier, Topology, Usage
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import Usage
 from tidegate.control.cluster_check import Expected, brokers_objection, migration_words, objections
 from tidegate.control.declared import Declared
 from tidegate.control.held_since import HeldSince

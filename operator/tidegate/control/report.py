@@ -13,9 +13,8 @@ from typing import Any, Protocol
 import structlog
 
 from controller_logic.decision import MemberReport
-from controller_logic.model import Hold, Mode, QuotaWrite
+from controller_logic.model import Advice, Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import Advice
 from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
 from tidegate.control.events import (

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import structlog
 
+from controller_logic.model import Usage
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import Usage
 from controller_logic.rollup_result import RollupResult, result_name
 from controller_logic.rollup_schedule import Due, Wanted, WindowJob, due
 from tidegate.control.rollups_job import pod_of, window_job

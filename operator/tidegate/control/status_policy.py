@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from controller_logic.broker_limit import BrokerLimit
 from controller_logic.decision import Decision, LevelReport, LevelState
+from controller_logic.model import BrokerLimit
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
 from tidegate.control.control_pass import PassResult

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller_logic.decision import Decision, MemberReport, MemberState
-from controller_logic.model import Mode, QuotaKey
+from controller_logic.model import Advice, Mode, QuotaKey
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import Advice
 from tidegate.control.advice_words import recommendation
 from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, shortened
 from tidegate.resources.tier_status import MemberStatus, QuotaInForce, TierStatus, TierStatusSummary, TotalRates

@@ -4,7 +4,7 @@ Its words change with decisions, not with readings, so that a status is not writ
 """
 
 from controller_logic.decision import Decision, LevelReport, LevelState
-from controller_logic.readings import Direction
+from controller_logic.model import Direction
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
 from tidegate.control.control_pass import PassResult

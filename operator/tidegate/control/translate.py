@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from controller_logic.broker_limit import BrokerLimit, BrokerLimits
 from controller_logic.model import (
     STALE_AFTER_SECONDS,
+    AdviceTerms,
+    BrokerLimit,
+    BrokerLimits,
     Contract,
     Default,
     DeletionPolicy,
@@ -25,7 +27,6 @@ from controller_logic.model import (
     Speed,
     Tier,
 )
-from controller_logic.recommend_usage import AdviceTerms
 from tidegate.resources.broker_limits import BrokerLimits as DeclaredLimits
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.quota_defaults import DefaultQuota, QuotaDefaults

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from controller_logic.recommend_usage import Usage
+from controller_logic.model import Usage
 from controller_logic.rollup_result import RESULT_KEY, RollupResult, decode, encode, result_name
 from controller_logic.rollup_schedule import Window, merged
 from tidegate.errors import Conflict

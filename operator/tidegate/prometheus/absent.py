@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from controller_logic.readings import Direction, NicSpan, ReadingProblem
+from controller_logic.model import Direction, NicSpan, ReadingProblem
 from controller_logic.reasons import Reason
 
 Cards = Mapping[tuple[int, Direction], tuple[NicSpan, ...]]

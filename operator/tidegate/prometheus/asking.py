@@ -6,7 +6,7 @@ It keeps what failed as problems and gives no answer for it; what an answer mean
 from collections.abc import Callable
 from typing import TypeVar
 
-from controller_logic.readings import ReadingProblem
+from controller_logic.model import ReadingProblem
 from controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.client import PrometheusClient

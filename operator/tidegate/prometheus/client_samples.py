@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controller_logic.entity import Entity
+from controller_logic.model import Entity
 from controller_logic.reasons import Reason
 from tidegate.prometheus.broker_identity import BrokerOf
 from tidegate.prometheus.entity_labels import entity_of

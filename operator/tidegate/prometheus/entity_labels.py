@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
-from controller_logic.entity import Entity
+from controller_logic.model import Entity
 
 _REMEMBERED = 16384  # each client is told by every broker, in four queries, at every reading
 _JMX_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)

@@ -5,7 +5,7 @@ It tells problems that the samples themselves show; which brokers are missing is
 
 from collections.abc import Iterable, Mapping
 
-from controller_logic.readings import Direction, NicSpan
+from controller_logic.model import Direction, NicSpan
 from controller_logic.reasons import Reason
 from tidegate.prometheus.broker_identity import BrokerOf
 from tidegate.prometheus.nic_spans import Ambiguous, spans_of

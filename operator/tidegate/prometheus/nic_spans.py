@@ -8,7 +8,7 @@ scrapes. What a span is worth, how old it may be and whether a card can be that 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
-from controller_logic.readings import NicSpan
+from controller_logic.model import NicSpan
 from tidegate.prometheus.series import Series, is_amount
 
 # Labels that tell one card, or one of the counters that make up a card, from another of the same scrape.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller_logic.readings import ReadingProblem
+from controller_logic.model import ReadingProblem
 from controller_logic.reasons import Reason
 
 

@@ -6,8 +6,7 @@ It judges no load and holds no memory: each reading stands for itself, with the 
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from controller_logic.entity import Entity
-from controller_logic.readings import ClientRate, Direction, NicSpan, ReadingProblem, Readings
+from controller_logic.model import ClientRate, Direction, Entity, NicSpan, ReadingProblem, Readings
 from tidegate.prometheus.absent import Cards, absent_cards, absent_clients, stale_cards
 from tidegate.prometheus.asking import Asking
 from tidegate.prometheus.broker_identity import broker_of

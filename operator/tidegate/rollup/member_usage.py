@@ -12,10 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from controller_logic.entity import Entity
-from controller_logic.model import Tier
-from controller_logic.names import QuotaKey
-from controller_logic.recommend_usage import DirectionUsage, Usage
+from controller_logic.model import DirectionUsage, Entity, QuotaKey, Tier, Usage
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS
 from tidegate.rollup.tables.store import UsageStore
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from controller_logic.readings import Readings
+from controller_logic.model import Readings
 from lab.exporter import Exporter, exporting
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from controller_logic.readings import Direction, NicSpan, Readings
+from controller_logic.model import Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from lab.exporter import Exporter
 from tests.integration.prometheus.conftest import BROKERS, Read, egress

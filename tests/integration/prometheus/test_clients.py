@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller_logic.entity import Entity
-from controller_logic.readings import Direction
+from controller_logic.model import Direction, Entity
 from controller_logic.reasons import Reason
 from tests.integration.prometheus.conftest import BROKERS, Read, fetch
 from tidegate.prometheus.settings import Preset

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from controller_logic.metering import DEFAULT_USER, NEVER_BINDS
-from controller_logic.model import BYTE_RATE_KEYS, Entity
-from controller_logic.readings import Direction
+from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
+from controller_logic.model import BYTE_RATE_KEYS, Direction, Entity
 from lab.kafka import KafkaLab
 from lab.kafka_admin import login_settings
 from lab.prometheus import PrometheusLab

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.readings import Direction, Readings
+from controller_logic.model import Direction, Entity, QuotaKey, Readings
 from controller_logic.reasons import Reason
 from lab.kafka import KafkaLab
 from lab.kafka_admin import login_settings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_logic.readings import Readings
+from controller_logic.model import Readings
 from controller_logic.reasons import Reason
 from lab.prometheus import PrometheusLab
 from tests.integration.kafka.certificates import make_certificates

@@ -5,8 +5,7 @@ Of the second hour the operator's own metrics tell, too: bob is throttled for te
 
 from __future__ import annotations
 
-from controller_logic.broker_limit import BrokerLimit, BrokerLimits
-from controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
+from controller_logic.model import BrokerLimit, BrokerLimits, Contract, Entity, Level, Member, Policy, RateForm, Tier
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.terms.policy_terms import PolicyTerms

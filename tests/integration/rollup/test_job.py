@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller_logic.entity import Entity
-from controller_logic.names import QuotaKey
+from controller_logic.model import Entity, QuotaKey
 from controller_logic.rollup_result import RESULT_KEY, RollupResult, decode
 from controller_logic.rollup_schedule import Window
 from lab.kube_api import KubeApi

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_logic.model import TopicLeaders, Topology
-from controller_logic.readings import Readings
+from controller_logic.model import Readings, TopicLeaders, Topology
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main

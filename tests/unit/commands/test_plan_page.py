@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.targets import Grounds
 from controller_logic.decision import Decision, MemberReport, MemberState, Note
 from controller_logic.model import (
     Contract,
@@ -30,7 +31,6 @@ from controller_logic.model import (
     Topology,
     WriteKind,
 )
-from controller_logic.promise_ground import Grounds
 from controller_logic.reasons import Reason
 from tidegate.commands.page import ExitCode, Page
 from tidegate.commands.plan_document import entity_document, plan_document

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey
+from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import DirectionUsage, Usage
 from tests.unit.commands.conftest import World
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject

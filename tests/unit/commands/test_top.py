@@ -7,8 +7,20 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.readings import ClientRate, Direction, NicSpan, ReadingProblem, Readings
+from controller_logic.model import (
+    ClientRate,
+    Direction,
+    Entity,
+    LedgerEntry,
+    LedgerRecord,
+    NicSpan,
+    QuotaKey,
+    QuotaWrite,
+    ReadingProblem,
+    Readings,
+    StoredQuota,
+    WriteKind,
+)
 from controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 

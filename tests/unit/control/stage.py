@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller_logic.model import Entity, QuotaKey, TopicLeaders, Topology
-from controller_logic.readings import Readings
+from controller_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.control.clock import Clock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
+from controller_logic.model import ClientRate, Direction, NicSpan, Readings
 from tests.unit.control.stage import ALICE, Stage
 
 MB = 1_000_000

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller_logic.decision import Decision
-from controller_logic.readings import ClientRate, Readings
+from controller_logic.model import ClientRate, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from tests.unit.control.trails import ETL, Trail, calm_trail, overload, write_of

@@ -8,8 +8,7 @@ import pytest
 
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision
-from controller_logic.entity import Entity
-from controller_logic.model import Hold, Override, QuotaWrite
+from controller_logic.model import Entity, Hold, Override, QuotaWrite
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from tests.unit.control.trails import ETL, NOTHING, Trail, calm_trail, overload, write_of

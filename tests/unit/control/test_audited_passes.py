@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
+from controller_logic.model import ClientRate, Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import ETL, Shelf

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller_logic.readings import Direction, NicSpan, ReadingProblem, Readings
+from controller_logic.model import Direction, NicSpan, ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
 from tidegate.kube.api import ObjectRef

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from controller_logic.metering import DEFAULT_USER, NEVER_BINDS
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.readings import Direction, NicSpan, Readings
+from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
+from controller_logic.model import Direction, Entity, NicSpan, QuotaKey, Readings
 from tests.unit.control.stage import Stage
 from tidegate.kube.api import ObjectRef
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller_logic.readings import Readings
+from controller_logic.model import Readings
 from controller_logic.reasons import Reason
 from lab.waiting import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey
+from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from controller_logic.reasons import Reason
-from controller_logic.recommend_usage import DirectionUsage, Usage
 from controller_logic.rollup_result import RESULT_KEY, RollupResult, encode
 from controller_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, WindowJob
 from lab.waiting import wait_until

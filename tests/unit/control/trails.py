@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller_logic.decision import Decision, MemberReport, MemberState
-from controller_logic.entity import Entity
-from controller_logic.model import Level, Member, QuotaKey, QuotaWrite, StoredQuota, Tier, WriteKind
-from controller_logic.readings import Readings
+from controller_logic.model import Entity, Level, Member, QuotaKey, QuotaWrite, Readings, StoredQuota, Tier, WriteKind
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from controller_logic.throttle.input import RateKey

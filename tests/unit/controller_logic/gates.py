@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller_logic.entity import Entity
-from controller_logic.model import Level
-from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
+from controller_logic.model import ClientRate, Direction, Entity, Level, NicSpan, Readings
 from controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
 from controller_logic.throttle.input import BrokerLimit, ManagedRate, Seen, ThrottleInput, ThrottleMemory
 from controller_logic.throttle.settings import ClientFloors, ThrottleSettings

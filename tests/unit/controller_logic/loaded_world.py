@@ -3,10 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.broker_limit import BrokerLimit, BrokerLimits
 from controller_logic.decision import Decision
-from controller_logic.model import Entity, Level, Member, Observation, Tier
-from controller_logic.readings import ClientRate, Direction, NicSpan, Readings
+from controller_logic.model import (
+    BrokerLimit,
+    BrokerLimits,
+    ClientRate,
+    Direction,
+    Entity,
+    Level,
+    Member,
+    NicSpan,
+    Observation,
+    Readings,
+    Tier,
+)
 from tests.unit.controller_logic.worlds import FETCH, MB, World, member, per_broker, policy, topology
 
 LEADER = 1

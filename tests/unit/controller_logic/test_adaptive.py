@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.adaptive_input import Adaptation, AdaptiveInput, AdaptiveRate
-from controller_logic.contracts.adaptive import adapt, level_of
+from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, adapt, level_of
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, adaptive_scale, partition_scale
-from controller_logic.model import ScalingMethod
-from controller_logic.readings import ClientRate, Readings
+from controller_logic.model import ClientRate, Readings, ScalingMethod
 from tests.unit.controller_logic.uneven_brokers import IN, MB, USER, rate_of, spread_of
 
 LEADERS = {1: 2, 2: 1}

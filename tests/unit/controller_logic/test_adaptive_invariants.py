@@ -5,11 +5,9 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.adaptive_input import Adaptation, AdaptiveInput, AdaptiveRate, Sighting
-from controller_logic.contracts.adaptive import adapt, level_of
+from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, Sighting, adapt, level_of
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES
-from controller_logic.model import QuotaWindow
-from controller_logic.readings import ClientRate, Readings
+from controller_logic.model import ClientRate, QuotaWindow, Readings
 from tests.unit.controller_logic.uneven_brokers import IN, USER, rate_of
 
 NOW = 1_000_000.0

@@ -5,8 +5,18 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from controller_logic.decision import Memory
-from controller_logic.model import Contract, Mode, Observation, QuotaWrite, RateForm, ScalingMethod, WriteKind
-from controller_logic.readings import ClientRate, Direction, Readings
+from controller_logic.model import (
+    ClientRate,
+    Contract,
+    Direction,
+    Mode,
+    Observation,
+    QuotaWrite,
+    RateForm,
+    Readings,
+    ScalingMethod,
+    WriteKind,
+)
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import ALICE, FETCH, MB, PRODUCE, START_SECONDS, World, member, policy, tier, topology
 

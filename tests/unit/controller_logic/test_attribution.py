@@ -2,15 +2,12 @@
 
 import pytest
 
-from controller_logic.flows import flows_of
-from controller_logic.model import Level
-from controller_logic.readings import Direction
+from controller_logic.model import Direction, Level
 from controller_logic.reasons import Reason
-from controller_logic.scene import Scene, scene_of
-from controller_logic.throttle.attribution import needs_of
+from controller_logic.throttle.attribution import Scene, needs_of, scene_of
 from controller_logic.throttle.buckets import buckets_of
 from controller_logic.throttle.decision import Phase, StepKind
-from controller_logic.throttle.input import Held
+from controller_logic.throttle.input import Held, flows_of
 from controller_logic.throttle.pressure import cards_of
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
 from tools.simulate.model import Rehearsal

@@ -4,13 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.broker_limit import BrokerLimit, BrokerLimits
-from controller_logic.broker_watch import watch
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
-from controller_logic.model import Observation, Policy, Topology
-from controller_logic.readings import Direction, NicSpan, Readings
-from controller_logic.throttle.pressure import Pressure
+from controller_logic.model import BrokerLimit, BrokerLimits, Direction, NicSpan, Observation, Policy, Readings, Topology
+from controller_logic.throttle.pressure import Pressure, watch
 
 NOW = 1_000_000.0
 LIMIT = 50_000_000

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.model import QuotaWindow
-from controller_logic.readings import ClientRate
+from controller_logic.model import ClientRate, QuotaWindow
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory

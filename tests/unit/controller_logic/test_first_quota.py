@@ -2,12 +2,10 @@
 
 import pytest
 
-from controller_logic.change_words import ChangeWords
 from controller_logic.contracts.leaders import Leaders
-from controller_logic.contracts.targets import promise_of
+from controller_logic.contracts.targets import Grounds, promise_of
 from controller_logic.model import Contract, RateForm, TopicLeaders
-from controller_logic.promise_ground import Grounds
-from controller_logic.quotas.entity_plan import AS_PROMISED, plan_entity
+from controller_logic.quotas.entity_plan import AS_PROMISED, ChangeWords, plan_entity
 from controller_logic.quotas.plan import rules_of
 from controller_logic.quotas.steps import Standing, follow
 from tests.unit.controller_logic.worlds import ALICE, MB, START_SECONDS, member, per_broker, per_partition, policy, stored, topology, total

@@ -4,16 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.entity import Entity
-from controller_logic.hidden_load import hidden_load
-from controller_logic.model import Level
-from controller_logic.readings import ClientRate
-from controller_logic.scene import Scene
-from controller_logic.throttle.buckets import Bucket
+from controller_logic.model import ClientRate, Entity, Level
+from controller_logic.throttle.attribution import Scene, hidden_load
+from controller_logic.throttle.buckets import Bucket, Floor
 from controller_logic.throttle.input import Held, LastChange, ManagedRate, Seen
 from controller_logic.throttle.pressure import Card, Pressure
 from controller_logic.throttle.settings import ThrottleSettings
-from controller_logic.throttle_floor import Floor
 from tests.unit.controller_logic.gates import MB, OUT
 
 CARD = Card(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.metering import DEFAULT_USER, NEVER_BINDS, metering
+from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS, metering
 from controller_logic.model import (
     Default,
     Entity,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller_logic.next_reading import seconds_until_next_reading
-from controller_logic.readings import Direction, NicSpan, Readings
+from controller_logic.model import Direction, NicSpan, Readings
+from controller_logic.throttle.pressure import seconds_until_next_reading
 
 
 @pytest.mark.parametrize(

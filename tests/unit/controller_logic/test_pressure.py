@@ -5,11 +5,8 @@ from math import inf, nan
 
 import pytest
 
-from controller_logic.entity import Entity
-from controller_logic.flows import flows_of
-from controller_logic.model import Level, QuotaWindow
-from controller_logic.readings import NicSpan
-from controller_logic.throttle.input import BrokerLimit, ManagedRate, ThrottleInput
+from controller_logic.model import Entity, Level, NicSpan, QuotaWindow
+from controller_logic.throttle.input import BrokerLimit, ManagedRate, ThrottleInput, flows_of
 from controller_logic.throttle.pressure import Card, Pressure, blind_brokers, cards_of
 from tests.unit.controller_logic.gates import MB, OUT, asked, spans
 

@@ -4,14 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.broker_limit import BrokerLimit, BrokerLimits
-from controller_logic.contracts.recommend import AdviceBasis, Advised, Kept, advise
+from controller_logic.contracts.recommend import AdviceBasis, Advised, Kept, advise, rounded_up
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
-from controller_logic.model import Contract, Entity, Level, Observation, Override, QuotaKey, RateForm, Tier
+from controller_logic.model import (
+    Advice,
+    AdviceTerms,
+    BrokerLimit,
+    BrokerLimits,
+    Contract,
+    DirectionUsage,
+    Entity,
+    Level,
+    Observation,
+    Override,
+    QuotaKey,
+    RateForm,
+    Tier,
+    Usage,
+)
 from controller_logic.reasons import Reason
-from controller_logic.recommend_rate import rounded_up
-from controller_logic.recommend_usage import Advice, AdviceTerms, DirectionUsage, Usage
 from tests.unit.controller_logic.worlds import START_SECONDS, member, per_broker, per_partition, policy, tier, topology, total
 
 ALICE, BOB = Entity("alice"), Entity("bob")

@@ -3,10 +3,22 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.broker_limit import BrokerLimit, BrokerLimits
 from controller_logic.contracts.recommend import WORTH_PERCENT, AdviceBasis, Advised, advise
-from controller_logic.model import MIN_BYTE_RATE, Contract, Entity, Level, Member, QuotaKey, RateForm, Tier
-from controller_logic.recommend_usage import AdviceTerms, DirectionUsage, Usage
+from controller_logic.model import (
+    MIN_BYTE_RATE,
+    AdviceTerms,
+    BrokerLimit,
+    BrokerLimits,
+    Contract,
+    DirectionUsage,
+    Entity,
+    Level,
+    Member,
+    QuotaKey,
+    RateForm,
+    Tier,
+    Usage,
+)
 from tests.unit.controller_logic.worlds import topology
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE

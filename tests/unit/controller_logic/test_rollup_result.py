@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.recommend_usage import DirectionUsage, Usage
+from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from controller_logic.rollup_result import MOST_BYTES, RollupResult, decode, encode
 from controller_logic.rollup_schedule import Window
 

@@ -1,7 +1,6 @@
 """What is decided again is one act: nobody counts or tells of it twice."""
 
-from controller_logic.throttle.decision import StepKind
-from controller_logic.throttle_acts import Acts, new_acts
+from controller_logic.throttle.decision import Acts, StepKind, new_acts
 from tests.unit.controller_logic.gates import actor, estate, want
 from tools.simulate.model import Rehearsal
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.entity import Entity
-from controller_logic.model import MIN_BYTE_RATE, Level
+from controller_logic.model import MIN_BYTE_RATE, Entity, Level
+from controller_logic.throttle.buckets import floor_of
 from controller_logic.throttle.input import ManagedRate
 from controller_logic.throttle.settings import OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND, ClientFloors
-from controller_logic.throttle_floor import floor_of
 from tests.unit.controller_logic.gates import BARE, IN, MB, OUT
 
 CONSUMER = ManagedRate(Entity("a"), OUT, Level.L3, 50 * MB, 2 * MB, 50 * MB, frozenset({1}))

@@ -7,15 +7,13 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.entity import Entity
-from controller_logic.model import Level, QuotaWindow
+from controller_logic.model import Direction, Entity, Level, QuotaWindow
 from controller_logic.quotas.kafka_window import predicted_mute_seconds
-from controller_logic.readings import Direction
-from controller_logic.scene import CUT_ORDER
+from controller_logic.throttle.attribution import CUT_ORDER
+from controller_logic.throttle.buckets import floor_of
 from controller_logic.throttle.decision import StepKind, ThrottleDecision
 from controller_logic.throttle.input import BrokerLimit, ManagedRate, RateKey, ThrottleMemory
 from controller_logic.throttle.settings import RELEASED, ClientFloors, ThrottleSettings
-from controller_logic.throttle_floor import floor_of
 from tests.unit.controller_logic.gates import MB, OUT
 from tools.simulate.model import Actor, Rehearsal
 

@@ -2,13 +2,10 @@
 
 import pytest
 
-from controller_logic.entity import Entity
-from controller_logic.model import Level
-from controller_logic.readings import ClientRate
-from controller_logic.throttle.buckets import Bucket
+from controller_logic.model import ClientRate, Entity, Level
+from controller_logic.throttle.buckets import Bucket, Floor
+from controller_logic.throttle.cuts import blind_targets, largest_givers, targets_of
 from controller_logic.throttle.input import ManagedRate
-from controller_logic.throttle_floor import Floor
-from controller_logic.throttle_targets import blind_targets, largest_givers, targets_of
 from tests.unit.controller_logic.gates import MB, OUT
 
 

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from controller_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.model import ClientRate, Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.quotas.budget import BUDGET_SECONDS, admit, spend
-from controller_logic.readings import ClientRate
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
 from controller_logic.throttle.input import Held, LastChange, ThrottleMemory

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from controller_logic.model import QuotaWindow
-from controller_logic.write_pace import WritePace, paced
+from controller_logic.quotas.budget import WritePace, paced
 
 WINDOW = QuotaWindow(11, 1)
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
 
-from controller_logic.adaptive_input import Adaptation, AdaptiveInput, AdaptiveRate
-from controller_logic.contracts.adaptive import adapt
+from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, adapt
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, LeaderSpread
-from controller_logic.entity import Entity
+from controller_logic.model import ClientRate, Direction, Entity, Readings
 from controller_logic.quotas.kafka_window import SampleRing, measure, mute_ms, record
-from controller_logic.readings import ClientRate, Direction, Readings
 from controller_logic.throttle.input import RateKey
 
 MB = 1_000_000

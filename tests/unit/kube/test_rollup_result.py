@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.recommend_usage import DirectionUsage, Usage
+from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from controller_logic.rollup_result import RollupResult
 from controller_logic.rollup_schedule import Window
 from tests.contract.kubernetes_contract import POLICY

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from controller_logic.entity import Entity
-from controller_logic.readings import ReadingProblem
+from controller_logic.model import Entity, ReadingProblem
 from controller_logic.reasons import Reason
 from tidegate.prometheus.broker_identity import broker_of
 from tidegate.prometheus.client_samples import ClientSample, ReadClient, Who, newest_of_each

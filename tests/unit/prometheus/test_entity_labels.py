@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller_logic.entity import Entity
+from controller_logic.model import Entity
 from tests.unit.kafka.test_entity_names import SANITIZER
 from tidegate.prometheus.entity_labels import entity_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from controller_logic.readings import Direction, ReadingProblem
+from controller_logic.model import Direction, ReadingProblem
 from controller_logic.reasons import Reason
 from tidegate.prometheus.broker_identity import broker_of
 from tidegate.prometheus.nic_readings import NicSpans, nic_spans

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.readings import NicSpan
+from controller_logic.model import NicSpan
 from tidegate.prometheus.nic_spans import Ambiguous, spans_of
 from tidegate.prometheus.series import Series
 

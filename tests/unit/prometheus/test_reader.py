@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from controller_logic.entity import Entity
-from controller_logic.readings import Direction, Readings
+from controller_logic.model import Direction, Entity, Readings
 from controller_logic.reasons import Reason
 from tests.unit.hands import Hands
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving

@@ -8,10 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from controller_logic.entity import Default, Entity
-from controller_logic.model import Level, Member, Tier
-from controller_logic.names import QuotaKey
-from controller_logic.recommend_usage import DirectionUsage
+from controller_logic.model import Default, DirectionUsage, Entity, Level, Member, QuotaKey, Tier
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, put
 from tidegate.rollup.member_usage import member_usage

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from controller_logic.contracts.recommend import AdviceBasis, advise
-from controller_logic.model import Policy, RateForm, Topology
-from controller_logic.recommend_usage import Advice, Usage
+from controller_logic.model import Advice, Policy, RateForm, Topology, Usage
 from tidegate.rollup.report.request import ClientKey, MemberTerms, RecommendedContract
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.terms.policy_terms import KEYS, PolicyMember, PolicyTerms

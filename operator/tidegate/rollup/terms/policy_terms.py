@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Self
 
-from controller_logic import readings
-from controller_logic.broker_limit import BrokerLimits
+from controller_logic import model
 from controller_logic.contracts.leaders import share_scale
-from controller_logic.model import Contract, Member, Policy, QuotaKey, QuotaWindow, RateForm, Tier
+from controller_logic.model import BrokerLimits, Contract, Member, Policy, QuotaKey, QuotaWindow, RateForm, Tier
 from tidegate.rollup.fold.client_gauges import Client
 from tidegate.rollup.schemas import DIRECTIONS, Direction
 
 KEYS: Final[Mapping[Direction, QuotaKey]] = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
-WAYS: Final[Mapping[Direction, readings.Direction]] = {"produce": readings.Direction.INGRESS, "fetch": readings.Direction.EGRESS}
+WAYS: Final[Mapping[Direction, model.Direction]] = {"produce": model.Direction.INGRESS, "fetch": model.Direction.EGRESS}
 
 Rates = Mapping[Direction, float]
 

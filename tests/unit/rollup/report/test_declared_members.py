@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from controller_logic.broker_limit import BrokerLimit, BrokerLimits
-from controller_logic.model import Contract, Entity, Level, Member, Policy, QuotaKey, RateForm, Tier
-from controller_logic.recommend_usage import DirectionUsage, Usage
+from controller_logic.model import (
+    BrokerLimit,
+    BrokerLimits,
+    Contract,
+    DirectionUsage,
+    Entity,
+    Level,
+    Member,
+    Policy,
+    QuotaKey,
+    RateForm,
+    Tier,
+    Usage,
+)
 from tidegate.rollup.report.declared_members import member_terms, recommendations
 from tidegate.rollup.report.request import ClientKey, MemberTerms
 from tidegate.rollup.terms.policy_terms import PolicyTerms

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller_logic.broker_limit import BrokerLimit, BrokerLimits
-from controller_logic.model import Policy
+from controller_logic.model import BrokerLimit, BrokerLimits, Policy
 from tests.unit.rollup.terms.told import BULK, CONTRACT, POLICY, START_MS, Told, quotas, seconds, times
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.broker_fold import DirectionTerms
