@@ -25,8 +25,8 @@ from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings
+from tidegate.resources.fields import SecretRef
 from tidegate.resources.metrics_source import MetricsSource
-from tidegate.resources.text import SecretRef
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from tidegate.kube.api import EventType, ObjectRef
 from tidegate.kube.cache import ResourceCache
 from tidegate.kube.event_recorder import EventRecorder
 from tidegate.kube.status_writer import StatusWriter
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 from tidegate.telemetry import Telemetry
 
 log = structlog.get_logger(__name__)

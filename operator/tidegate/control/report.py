@@ -36,7 +36,7 @@ from tidegate.control.translate import object_key
 from tidegate.control.verdict import Verdict
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ResourceKind
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 
 log = structlog.get_logger(__name__)
 

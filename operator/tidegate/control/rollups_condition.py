@@ -11,7 +11,7 @@ from controller_logic.rollup_schedule import Due, Window
 from tidegate.control.rollups_look import RollupSight
 from tidegate.control.verdict import Truth, Verdict, counted, listed, sentence, shortened
 from tidegate.kube.job_manifest import rfc3339
-from tidegate.resources.policy_status import RollupStatus
+from tidegate.resources.status import RollupStatus
 
 TYPE = "RollupsCurrent"
 UNSEEN_AFTER_SECONDS = 300.0

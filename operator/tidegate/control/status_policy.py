@@ -20,8 +20,8 @@ from tidegate.control.rollups_look import RollupSight
 from tidegate.control.status_tier import skew_text
 from tidegate.control.verdict import Truth, Verdict, ready, shortened
 from tidegate.resources.policy import PolicySpec
-from tidegate.resources.policy_status import BrokerStatus, PolicyStatus, PolicySummary, QuotaCounts, TierSummary
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
+from tidegate.resources.status import BrokerStatus, PolicyStatus, PolicySummary, QuotaCounts, TierSummary
 
 MAX_BROKERS = 1000
 Part = TypeVar("Part", bound=SchemaModel)

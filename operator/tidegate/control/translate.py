@@ -32,7 +32,7 @@ from tidegate.resources.policy import PolicySpec
 from tidegate.resources.quota_defaults import DefaultQuota, QuotaDefaults
 from tidegate.resources.rates import ContractRates, DirectionRates, ThrottledRates
 from tidegate.resources.rollup import Recommend
-from tidegate.resources.tier import TierMember, TierSpec
+from tidegate.resources.tiers import TierMember, TierSpec
 
 PAUSED = "tidegate.io/paused"
 CONFIRM_REMOVAL = "tidegate.io/confirm-removal"

@@ -7,7 +7,7 @@ from pydantic import Field
 from tidegate.resources.byte_rate import ByteRate, cel_at_most
 from tidegate.resources.metrics_source import BrokerId
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 
 
 def _limit_fits_capacity(limits: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 Timestamp = Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidegate.resources.kinds import CATEGORY, GROUP, VERSION, Column, Kind
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 from tidegate.resources.structural_schema import Schema, structural_schema
 
 

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tidegate.resources.fields import BootstrapServers, ClusterId, SecretRef, ZooKeeperConnect
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
-from tidegate.resources.text import BootstrapServers, ClusterId, SecretRef, ZooKeeperConnect
+from tidegate.resources.schema import SchemaModel
 
 QuotaStoreKind = Literal["ZooKeeper", "AdminApi"]
 

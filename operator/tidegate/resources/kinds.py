@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from tidegate.resources.override import OverrideSpec
 from tidegate.resources.override_status import OverrideStatus
 from tidegate.resources.policy import PolicySpec
-from tidegate.resources.policy_status import PolicyStatus
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
-from tidegate.resources.tier import TierSpec
+from tidegate.resources.schema import SchemaModel
+from tidegate.resources.status import PolicyStatus
 from tidegate.resources.tier_status import TierStatus
+from tidegate.resources.tiers import TierSpec
 
 GROUP = "tidegate.io"
 VERSION = "v1alpha1"

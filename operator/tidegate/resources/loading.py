@@ -17,7 +17,7 @@ from tidegate.resources.objects import BrokerBandwidthPolicy, BusinessTier, Cust
 from tidegate.resources.override import OverrideSpec
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.rules import BrokenRule, enforce
-from tidegate.resources.tier import TierSpec
+from tidegate.resources.tiers import TierSpec
 
 _SHOWN_PROBLEMS = 5
 _SHOWN_VALUE_LENGTH = 80

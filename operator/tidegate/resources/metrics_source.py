@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tidegate.resources.fields import HttpUrl, SecretRef, matching, ruled
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
-from tidegate.resources.text import HttpUrl, SecretRef, matching, ruled
+from tidegate.resources.schema import SchemaModel
 
 MetricsPreset = Literal["NodeExporter", "Cadvisor", "JmxExporter", "Custom"]
 BrokerId = Annotated[int, Field(ge=0, le=2**31 - 1)]

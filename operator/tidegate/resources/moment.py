@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tidegate.resources.fields import matching, ruled
 from tidegate.resources.rules import Rule
-from tidegate.resources.text import matching, ruled
 
 _DAYS = r"(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|[12][0-9])"
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"

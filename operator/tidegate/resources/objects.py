@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.resources.override import OverrideSpec
 from tidegate.resources.policy import PolicySpec
-from tidegate.resources.tier import TierSpec
+from tidegate.resources.tiers import TierSpec
 
 
 class ObjectMeta(BaseModel):

@@ -7,12 +7,12 @@ and a member exist, and whether the rates fit the member's contract, needs other
 
 from pydantic import Field
 
+from tidegate.resources.fields import KafkaName, PolicyRef, Sentence
 from tidegate.resources.moment import Moment
 from tidegate.resources.rates import IN_ONE_FORM, PER_BROKER, PER_PARTITION, TOTAL, DirectionRates
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
-from tidegate.resources.text import KafkaName, PolicyRef, Sentence
-from tidegate.resources.tier import TierLevel
+from tidegate.resources.schema import SchemaModel
+from tidegate.resources.tiers import TierLevel
 
 MAX_DAYS_AHEAD = 30
 

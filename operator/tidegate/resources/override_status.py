@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidegate.resources.conditions import Condition, Generation, Timestamp
-from tidegate.resources.policy_status import Count
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
+from tidegate.resources.status import Count
 
 OverrideState = Literal["Pending", "Active", "Expired"]
 MAX_SHOWN_MEMBERS = 100

@@ -10,7 +10,7 @@ from tidegate.resources.metrics_source import MetricsSource
 from tidegate.resources.quota_defaults import QuotaDefaults
 from tidegate.resources.rollup import Rollup
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 from tidegate.resources.throttling import Escalation, LeaderScaling, Removal, WriteBudget
 
 PolicyMode = Literal["Observe", "Enforce"]

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tidegate.resources.byte_rate import ByteRate
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 
 RequestPercentage = Annotated[int, Field(ge=1, le=100_000)]
 MutationsPerSecond = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -5,7 +5,7 @@ from pydantic import Field
 from tidegate.resources.byte_rate import ByteRate
 from tidegate.resources.quota_defaults import MutationsPerSecond, RequestPercentage
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 
 
 class DirectionRates(SchemaModel):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 
 ScalingMethod = Literal["Max", "Mean", "Min", "Adaptive"]
 EscalationSpeed = Literal["Ladder", "Drain"]

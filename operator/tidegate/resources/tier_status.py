@@ -9,9 +9,9 @@ from pydantic import Field
 
 from tidegate.resources.byte_rate import ExactRate
 from tidegate.resources.conditions import CamelCaseWord, Condition, Generation, StatusText
-from tidegate.resources.policy_status import Count, Skew
-from tidegate.resources.schema_model import SchemaModel
-from tidegate.resources.tier import MAX_MEMBERS
+from tidegate.resources.schema import SchemaModel
+from tidegate.resources.status import Count, Skew
+from tidegate.resources.tiers import MAX_MEMBERS
 
 
 class QuotaInForce(SchemaModel):

@@ -9,7 +9,7 @@ from tidegate.resources.kafka_cluster import KafkaCluster, QuotaWindow, ZooKeepe
 from tidegate.resources.metrics_source import MetricsSource, Prometheus
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.rollup import Recommend, RetentionDays, Rollup, RollupDriver, RollupExecutors, RollupStorage
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 from tidegate.resources.throttling import Escalation, LeaderScaling, Removal, WriteBudget
 
 _METRICS = MetricsSource(prometheus=Prometheus(url="http://prometheus:9090"))

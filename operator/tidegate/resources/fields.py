@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from tidegate.resources.rules import Rule, enforce
-from tidegate.resources.schema_model import SchemaModel
+from tidegate.resources.schema import SchemaModel
 
 MAX_KAFKA_NAME_LENGTH = 256
 

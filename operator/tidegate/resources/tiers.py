@@ -9,10 +9,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tidegate.resources.byte_rate import cel_at_most
+from tidegate.resources.fields import KafkaName, MemberName, PolicyRef, TopicPattern
 from tidegate.resources.rates import ContractRates, ThrottledRates
 from tidegate.resources.rules import Rule
-from tidegate.resources.schema_model import SchemaModel
-from tidegate.resources.text import KafkaName, MemberName, PolicyRef, TopicPattern
+from tidegate.resources.schema import SchemaModel
 
 TierLevel = Literal["L0", "L1", "L2", "L3"]
 

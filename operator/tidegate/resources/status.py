@@ -10,8 +10,8 @@ from pydantic import Field
 from tidegate.resources.byte_rate import ExactRate
 from tidegate.resources.conditions import Condition, Generation, StatusText, Timestamp
 from tidegate.resources.metrics_source import BrokerId
-from tidegate.resources.schema_model import SchemaModel
-from tidegate.resources.tier import TierLevel
+from tidegate.resources.schema import SchemaModel
+from tidegate.resources.tiers import TierLevel
 
 BrokerPressure = Literal["Over", "Within", "Unknown"]
 TierState = Literal["Contract", "Stepping", "Throttled", "Relaxing"]
