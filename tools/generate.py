@@ -20,9 +20,8 @@ import yaml
 
 from controller_logic.reasons import Reason
 from tidegate.cli import EPILOGUE, app
-from tidegate.resources.crd import crd_document, object_schema
+from tidegate.resources.crd import Schema, crd_document, object_schema
 from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, Kind
-from tidegate.resources.structural_schema import Schema
 
 # Renders the reference of the custom resources for people: fields, types, bounds, meaning and
 # rules, as Markdown.

@@ -12,7 +12,7 @@ import yaml
 
 from tidegate.cli import app
 from tidegate.resources import API_VERSION
-from tidegate.resources.loading import parse_object
+from tidegate.resources.kinds import parse_object
 
 CHECKOUT = Path(__file__).parents[2]
 PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]

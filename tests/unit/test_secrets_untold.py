@@ -33,7 +33,7 @@ from tidegate.control.world import KINDS
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import ObjectRef
 from tidegate.kube.cache import relist
-from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.telemetry import set_up_logging
 

@@ -21,8 +21,8 @@ from tidegate.control.quota_plugins import QuotaPlugins
 from tidegate.errors import InvalidResource
 from tidegate.kafka.znodes import ZnodeTree
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
-from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
-from tidegate.resources.kafka_cluster import ZooKeeperConnection
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import ZooKeeperConnection
 
 _BROKERS_PATH = "/brokers/ids"
 _NOT_ASKED = "not-asked:9092"  # the model demands brokers; a command that opens ZooKeeper alone never connects to them

@@ -14,7 +14,7 @@ from tidegate.control.metrics_watch import Reader
 from tidegate.kafka.znodes import ZnodeTree
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 
 class OpenTree(Protocol):

@@ -12,8 +12,7 @@ import yaml
 
 from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
-from tidegate.resources.kinds import API_VERSION, KINDS
-from tidegate.resources.loading import parse_object
+from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 
 Manifest = Mapping[str, Any]
 SUFFIXES = (".yaml", ".yml")

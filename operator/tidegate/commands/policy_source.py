@@ -21,7 +21,7 @@ from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
 from tidegate.kube.rollup_result import read_result
 from tidegate.resources.fields import SecretRef
-from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 RawObject = Mapping[str, Any]
 DEFAULT_NAMESPACE = "default"

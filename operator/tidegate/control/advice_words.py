@@ -6,7 +6,7 @@ from controller_logic.model import Advice, QuotaKey
 from controller_logic.quotas.values import KEY_WORDS
 from controller_logic.reasons import Reason
 from tidegate.control.verdict import shortened
-from tidegate.resources.tier_status import Recommendation, TotalRates
+from tidegate.resources.status import Recommendation, TotalRates
 
 _FETCH, _PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 

@@ -15,7 +15,7 @@ from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.resources.fields import SecretRef
-from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 # A changed Secret is noticed within this time; reading it every pass would be noise in the API server's audit log.
 SECRET_AGE_SECONDS = 60.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from controller_logic.reasons import Reason
 from tidegate.errors import NeedsMending
 from tidegate.kafka.connection_settings import KafkaConnection, SaslLogin, SaslMechanism, TlsFiles, ZooKeeperConnection
-from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 SecretData = Mapping[str, bytes]
 _BROKER_MECHANISMS = (SaslMechanism.SCRAM_SHA_512, SaslMechanism.SCRAM_SHA_256, SaslMechanism.PLAIN)

@@ -12,7 +12,7 @@ from controller_logic.model import Entity, Override, Policy, Tier
 from tidegate.control.declared_overrides import BrokenOverride, read_overrides
 from tidegate.control.translate import age_key, object_key, policy_from, tier_from
 from tidegate.errors import InvalidResource
-from tidegate.resources.loading import parse_policy, parse_tier
+from tidegate.resources.kinds import parse_policy, parse_tier
 from tidegate.resources.policy import PolicySpec
 
 RawObject = Mapping[str, Any]

@@ -10,9 +10,9 @@ from typing import Any
 from controller_logic.model import Contract, Entity, Level, Override, RateForm
 from tidegate.control.translate import object_key
 from tidegate.errors import InvalidResource
-from tidegate.resources.loading import parse_override
-from tidegate.resources.moment import parse_moment
-from tidegate.resources.override import MAX_DAYS_AHEAD, OverrideRates, OverrideSpec
+from tidegate.resources.fields import parse_moment
+from tidegate.resources.kinds import parse_override
+from tidegate.resources.tiers import MAX_DAYS_AHEAD, OverrideRates, OverrideSpec
 
 _SECONDS_A_DAY = 86_400
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tidegate.control.credentials import SecretData, lacking, secret_text, write_private
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset, PrometheusServer
 from tidegate.prometheus.settings import Queries as Selectors
-from tidegate.resources.metrics_source import BrokerIds, MetricQueries, MetricsSource
+from tidegate.resources.policy import BrokerIds, MetricQueries, MetricsSource
 
 
 def metrics_settings(spec: MetricsSource, *, login: SecretData, authority: SecretData, folder: Path) -> MetricsSettings:

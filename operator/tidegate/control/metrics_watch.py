@@ -26,7 +26,7 @@ from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.fields import SecretRef
-from tidegate.resources.metrics_source import MetricsSource
+from tidegate.resources.policy import MetricsSource
 
 log = structlog.get_logger(__name__)
 

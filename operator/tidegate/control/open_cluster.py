@@ -7,7 +7,7 @@ from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.kafka.topology import KafkaTopology
 from tidegate.kafka.zookeeper_session import ZooKeeperSession
 from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
-from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 
 def open_cluster(spec: KafkaSpec, *, zookeeper_secret: SecretData, client_secret: SecretData, folder: Path) -> KafkaCluster:

@@ -5,7 +5,7 @@ from typing import Any
 
 from controller_logic.rollup_schedule import JobState, Window, WindowJob
 from tidegate.kube.job_manifest import END, GENERATION, START, JobPod
-from tidegate.resources.moment import parse_moment
+from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer
 

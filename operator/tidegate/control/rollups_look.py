@@ -18,7 +18,7 @@ from tidegate.errors import Conflict, TidegateError
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.kube.job_manifest import is_owned, job_body, selector
 from tidegate.kube.rollup_result import read_result
-from tidegate.resources.moment import parse_moment
+from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer
 

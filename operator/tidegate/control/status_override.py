@@ -19,7 +19,7 @@ from tidegate.control.status_policy import rfc3339
 from tidegate.control.translate import object_key
 from tidegate.control.verdict import Truth, Verdict, counted, listed, ready
 from tidegate.kube.api import JsonObject
-from tidegate.resources.override_status import MAX_SHOWN_MEMBERS, OverriddenMember, OverrideState, OverrideStatus, OverrideStatusSummary
+from tidegate.resources.status import MAX_SHOWN_MEMBERS, OverriddenMember, OverrideState, OverrideStatus, OverrideStatusSummary
 
 _AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 _IN_PLACE = frozenset({Reason.OVERRIDDEN, Reason.OBSERVING})

@@ -12,7 +12,7 @@ from controller_logic.model import Advice, Mode, QuotaKey
 from controller_logic.reasons import Reason
 from tidegate.control.advice_words import recommendation
 from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, shortened
-from tidegate.resources.tier_status import MemberStatus, QuotaInForce, TierStatus, TierStatusSummary, TotalRates
+from tidegate.resources.status import MemberStatus, QuotaInForce, TierStatus, TierStatusSummary, TotalRates
 
 # what needs attention most comes first; it becomes the tier's state and the reason of its Ready condition
 _WORST_FIRST = (

@@ -27,10 +27,9 @@ from controller_logic.model import (
     Speed,
     Tier,
 )
-from tidegate.resources.broker_limits import BrokerLimits as DeclaredLimits
+from tidegate.resources.policy import BrokerLimits as DeclaredLimits
 from tidegate.resources.policy import PolicySpec
-from tidegate.resources.quota_defaults import DefaultQuota, QuotaDefaults
-from tidegate.resources.rates import ContractRates, DirectionRates, ThrottledRates
+from tidegate.resources.rates import ContractRates, DefaultQuota, DirectionRates, QuotaDefaults, ThrottledRates
 from tidegate.resources.rollup import Recommend
 from tidegate.resources.tiers import TierMember, TierSpec
 

@@ -4,9 +4,26 @@ Knows pydantic and the errors; nothing of Kafka, of Kubernetes clients or of the
 vocabulary of the core in `control/observe.py`, not here.
 """
 
-from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, OVERRIDE, POLICY, TIER, VERSION, Kind
-from tidegate.resources.loading import parse_object, parse_override, parse_policy, parse_tier
-from tidegate.resources.objects import BrokerBandwidthPolicy, BusinessTier, CustomResource, ObjectMeta, QuotaOverride
+from tidegate.resources.kinds import (
+    API_VERSION,
+    CATEGORY,
+    GROUP,
+    KINDS,
+    OVERRIDE,
+    POLICY,
+    TIER,
+    VERSION,
+    BrokerBandwidthPolicy,
+    BusinessTier,
+    CustomResource,
+    Kind,
+    ObjectMeta,
+    QuotaOverride,
+    parse_object,
+    parse_override,
+    parse_policy,
+    parse_tier,
+)
 
 __all__ = [
     "API_VERSION",

@@ -1,10 +1,202 @@
 """Builds the CustomResourceDefinition of a kind as a plain document; writing it anywhere is `generate.py`'s business."""
 
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidegate.resources.kinds import CATEGORY, GROUP, VERSION, Column, Kind
 from tidegate.resources.schema import SchemaModel
-from tidegate.resources.structural_schema import Schema, structural_schema
+
+# Translates the JSON schema of a pydantic model into a structural CRD schema, and refuses what it
+# does not know.
+#
+# A keyword that the API server would drop, ignore or misread is an error here and not a surprise
+# there; so is a text, list
+# or number without bounds, because the cost of a CEL rule is estimated from them. Whether the
+# server agrees is shown by the
+# integration tests, which apply the result to a real one.
+
+
+Schema = dict[str, Any]
+
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_DROPPED = frozenset({"title", "examples"})
+_PASSED = frozenset(
+    {
+        "description",
+        "format",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "maxProperties",
+        "pattern",
+        _INT_OR_STRING,
+        "x-kubernetes-list-type",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-validations",
+    }
+)
+_FORMATS = frozenset({"int32", "int64", "date-time"})
+_LARGEST_EXACT_BOUND = 2**53 - 1
+_NOT_RE2 = re.compile(r"\(\?[=!]|\(\?<[=!]|\\[1-9]|\(\?P=")
+
+
+class UnknownSchema(ValueError):
+    """The schema holds something that has no faithful structural form; `path` says where."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path or '(root)'}: {problem}")
+        self.path = path
+
+
+def structural_schema(json_schema: Mapping[str, Any]) -> Schema:
+    """The structural schema of a model's JSON schema (`model_json_schema(by_alias=True)`).
+
+    References are inlined, null branches and their defaults dropped, `const` becomes a one-value enum, exclusive bounds of
+    integers become inclusive. Raises UnknownSchema for recursion, unions, defaults, unbounded values, properties without a
+    description, formats that the API server ignores, patterns that RE2 lacks and every keyword not named here.
+    """
+    return _Translation(json_schema.get("$defs", {})).node({k: v for k, v in json_schema.items() if k != "$defs"}, "", ())
+
+
+class _Translation:
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self._definitions = definitions
+
+    def node(self, source: Mapping[str, Any], path: str, inside: tuple[str, ...]) -> Schema:
+        source, inside = self._resolved(source, path, inside)
+        target: Schema = {}
+        for keyword, value in source.items():
+            target.update(self._keyword(keyword, value, path, inside))
+        _inclusive_bounds(target, path)
+        _check(target, path)
+        return target
+
+    def _resolved(self, source: Mapping[str, Any], path: str, inside: tuple[str, ...]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """Follow references and unwrap `anyOf [X, null]`; what stands beside wins over what is behind."""
+        while "$ref" in source or "anyOf" in source:
+            if "anyOf" in source:
+                behind = _only_branch(source, path)
+            else:
+                name = str(source["$ref"]).removeprefix("#/$defs/")
+                if name in inside or name not in self._definitions:
+                    raise UnknownSchema(path, f"reference to {name} is recursive or leads nowhere")
+                behind, inside = self._definitions[name], (*inside, name)
+            source = {**behind, **{k: v for k, v in source.items() if k not in ("$ref", "anyOf")}}
+        return source, inside
+
+    def _keyword(self, keyword: str, value: Any, path: str, inside: tuple[str, ...]) -> Schema:
+        if keyword in _DROPPED:
+            return {}
+        if keyword in _PASSED:
+            return {keyword: _trimmed(value) if keyword == "description" else value}
+        translate = self._translators().get(keyword)
+        if translate is None:
+            raise UnknownSchema(path, f"keyword {keyword!r} has no structural form here")
+        return translate(value, path, inside)
+
+    def _translators(self) -> Mapping[str, Callable[[Any, str, tuple[str, ...]], Schema]]:
+        return {
+            "type": _type,
+            "default": _default,
+            "const": lambda value, _path, _inside: {"enum": [value]},
+            "enum": lambda value, _path, _inside: {"enum": list(value)},
+            "required": lambda value, _path, _inside: {"required": list(value)},
+            "exclusiveMinimum": lambda value, _path, _inside: {"exclusiveMinimum": value},
+            "exclusiveMaximum": lambda value, _path, _inside: {"exclusiveMaximum": value},
+            "items": lambda value, path, inside: {"items": self.node(value, f"{path}[]", inside)},
+            "properties": self._properties,
+            "additionalProperties": self._additional_properties,
+        }
+
+    def _properties(self, value: Mapping[str, Any], path: str, inside: tuple[str, ...]) -> Schema:
+        properties = {name: self.node(schema, f"{path}.{name}".removeprefix("."), inside) for name, schema in value.items()}
+        for name, schema in properties.items():
+            if not schema.get("description"):
+                raise UnknownSchema(f"{path}.{name}".removeprefix("."), "has no description for kubectl explain")
+        return {"properties": properties}
+
+    def _additional_properties(self, value: Any, path: str, inside: tuple[str, ...]) -> Schema:
+        if value is False:  # extra="forbid": the API server prunes or refuses unknown fields by itself
+            return {}
+        if not isinstance(value, Mapping):
+            raise UnknownSchema(path, "a map needs a schema for its values")
+        return {"additionalProperties": self.node(value, f"{path}{{}}", inside)}
+
+
+def _only_branch(source: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    branches = [branch for branch in source["anyOf"] if branch.get("type") != "null"]
+    if len(branches) != 1:
+        raise UnknownSchema(path, "a union of types has no structural form; use a discriminating field or an int-or-string")
+    only: Mapping[str, Any] = branches[0]
+    return only
+
+
+def _type(value: Any, path: str, _inside: tuple[str, ...]) -> Schema:
+    if value not in ("object", "array", "string", "integer", "boolean"):
+        raise UnknownSchema(path, f"type {value!r} is refused (no floats and no null in a spec)")
+    return {"type": value}
+
+
+def _default(value: Any, path: str, _inside: tuple[str, ...]) -> Schema:
+    if value is not None:
+        raise UnknownSchema(path, f"default {value!r} is refused: unset means a documented default, or GitOps sees drift")
+    return {}
+
+
+def _inclusive_bounds(target: Schema, path: str) -> None:
+    for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+        if exclusive in target:
+            bound = target.pop(exclusive)
+            if target.get("type") != "integer" or isinstance(bound, bool) or not isinstance(bound, int):
+                raise UnknownSchema(path, f"{exclusive} is understood for integers only")
+            target[inclusive] = bound + step
+
+
+def _check(target: Schema, path: str) -> None:
+    kind = target.get("type")
+    if kind is None and not target.get(_INT_OR_STRING):
+        raise UnknownSchema(path, "has no type")
+    if missing := [name for name in _needed_bounds(kind, target) if name not in target]:
+        raise UnknownSchema(path, f"needs {' and '.join(missing)}: the cost of rules is estimated from bounds")
+    if "format" in target and target["format"] not in _FORMATS:
+        raise UnknownSchema(path, f"format {target['format']!r} would be ignored by the API server")
+    _check_exact(target, path)
+    if _NOT_RE2.search(target.get("pattern", "")):
+        raise UnknownSchema(path, f"pattern {target['pattern']!r} needs look-around or back-references, which RE2 lacks")
+    if target.get("x-kubernetes-list-type") == "map":
+        _check_map_keys(target, path)
+
+
+def _check_exact(target: Schema, path: str) -> None:
+    """The API server keeps bounds as floats: 2^63-1 becomes 2^63, overflows to a negative limit, and refuses every value."""
+    for bound in (target.get("minimum", 0), target.get("maximum", 0)):
+        if abs(bound) > _LARGEST_EXACT_BOUND:
+            raise UnknownSchema(path, f"bound {bound} is beyond 2^53-1, above which the API server does not compare exactly")
+
+
+def _needed_bounds(kind: Any, target: Schema) -> tuple[str, ...]:
+    if target.get(_INT_OR_STRING):
+        return ("minimum", "maximum", "maxLength")
+    if "enum" in target:
+        return ()
+    if kind == "object":
+        return ("maxProperties",) if "additionalProperties" in target else ("properties",)
+    needed: Mapping[Any, tuple[str, ...]] = {"array": ("items", "maxItems"), "string": ("maxLength",), "integer": ("minimum", "maximum")}
+    return needed.get(kind, ())
+
+
+def _check_map_keys(target: Schema, path: str) -> None:
+    required = target["items"].get("required", [])
+    if optional := [key for key in target.get("x-kubernetes-list-map-keys", [""]) if key not in required]:
+        raise UnknownSchema(path, f"list map key {optional[0]!r} must be a required field of its items")
+
+
+def _trimmed(description: str) -> str:
+    return " ".join(description.split())
 
 
 def crd_document(kind: Kind) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidegate.resources.fields import ObjectName, matching, ruled
-from tidegate.resources.rules import Rule
-from tidegate.resources.schema import SchemaModel
+from tidegate.resources.schema import Rule, SchemaModel
 
 RecommendationUse = Literal["Never", "WithinPercent"]
 Days = Annotated[int, Field(ge=1, le=3660)]

@@ -20,7 +20,7 @@ from tidegate.control.credentials import brokers_connection, zookeeper_connectio
 from tidegate.errors import Unreachable
 from tidegate.kafka.topology import KafkaTopology
 from tidegate.kafka.zookeeper_store import open_zookeeper_store
-from tidegate.resources.kafka_cluster import KafkaCluster, ZooKeeperConnection
+from tidegate.resources.policy import KafkaCluster, ZooKeeperConnection
 
 pytestmark = [
     pytest.mark.integration,

@@ -23,7 +23,7 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject
 from tidegate.kube.client import KubernetesClient
 from tidegate.kube.job_manifest import labels, owner
 from tidegate.kube.transport import connect
-from tidegate.resources.loading import parse_policy
+from tidegate.resources.kinds import parse_policy
 from tidegate.settings import RollupOffer
 
 pytestmark = pytest.mark.integration

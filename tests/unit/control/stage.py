@@ -20,7 +20,7 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectR
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.event_recorder import EventRecorder
 from tidegate.kube.status_writer import StatusWriter
-from tidegate.resources.metrics_source import MetricsSource
+from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
 from tidegate.telemetry import Telemetry
 

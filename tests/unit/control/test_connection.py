@@ -13,7 +13,7 @@ from tidegate.control.connection import SECRET_AGE_SECONDS, Connection
 from tidegate.control.credentials import SecretData
 from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable
-from tidegate.resources.kafka_cluster import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 

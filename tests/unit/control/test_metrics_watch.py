@@ -17,7 +17,7 @@ from tidegate.control import metrics_watch
 from tidegate.control.metrics_watch import Around, MetricsWatch
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset
-from tidegate.resources.metrics_source import MetricsSource
+from tidegate.resources.policy import MetricsSource
 
 URL = "http://prometheus:9090"
 

@@ -13,8 +13,7 @@ from lupa.lua51 import LuaError
 from controller_logic.reasons import Reason
 from tests.unit.gitops.argo_lua import health_of
 from tests.unit.gitops.samples import CUSTOMIZATIONS, SAMPLES, SCRIPTS, Sample, script_of
-from tidegate.resources.kinds import KINDS
-from tidegate.resources.loading import parse_object
+from tidegate.resources.kinds import KINDS, parse_object
 
 OURS = [kind.kind for kind in KINDS]
 each_kind = pytest.mark.parametrize("kind", OURS)

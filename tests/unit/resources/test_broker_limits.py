@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.resources.broker_limits import BrokerLimitOverride, BrokerLimits
+from tidegate.resources.policy import BrokerLimitOverride, BrokerLimits
 
 LIMITS = BrokerLimits(
     egress_limit=2000,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.resources.byte_rate import CEILING_BYTES_PER_SECOND, FLOOR_BYTES_PER_SECOND, parse_byte_rate
+from tidegate.resources.rates import CEILING_BYTES_PER_SECOND, FLOOR_BYTES_PER_SECOND, parse_byte_rate
 
 
 @pytest.mark.parametrize(

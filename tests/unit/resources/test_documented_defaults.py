@@ -5,12 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.resources.kafka_cluster import KafkaCluster, QuotaWindow, ZooKeeperConnection
-from tidegate.resources.metrics_source import MetricsSource, Prometheus
-from tidegate.resources.policy import PolicySpec
+from tidegate.resources.policy import (
+    Escalation,
+    KafkaCluster,
+    LeaderScaling,
+    MetricsSource,
+    PolicySpec,
+    Prometheus,
+    QuotaWindow,
+    Removal,
+    WriteBudget,
+    ZooKeeperConnection,
+)
 from tidegate.resources.rollup import Recommend, RetentionDays, Rollup, RollupDriver, RollupExecutors, RollupStorage
 from tidegate.resources.schema import SchemaModel
-from tidegate.resources.throttling import Escalation, LeaderScaling, Removal, WriteBudget
 
 _METRICS = MetricsSource(prometheus=Prometheus(url="http://prometheus:9090"))
 _KAFKA = KafkaCluster(bootstrap_servers="kafka-1:9092", quota_store="ZooKeeper", zookeeper=ZooKeeperConnection(connect="zk-1:2181"))

@@ -1,7 +1,7 @@
 """A status can always be written: what the arithmetic yields fits the schema, and what is unset is left out."""
 
-from tidegate.resources.byte_rate import CEILING_BYTES_PER_SECOND
-from tidegate.resources.tier_status import MemberStatus, QuotaInForce, TierStatus, TotalRates
+from tidegate.resources.rates import CEILING_BYTES_PER_SECOND
+from tidegate.resources.status import MemberStatus, QuotaInForce, TierStatus, TotalRates
 
 
 def test_a_total_beyond_what_json_can_say_exactly_is_shown_as_the_ceiling() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from tidegate.resources.structural_schema import Schema, UnknownSchema, structural_schema
+from tidegate.resources.crd import Schema, UnknownSchema, structural_schema
 
 NAME: Schema = {"type": "string", "maxLength": 8, "description": "A name."}
 

@@ -8,8 +8,8 @@ import yaml
 from demo.script import TOPIC as TOPIC_OF_EXPERIMENT_1
 from demo.tide.declared import RESOURCES, limit_patch
 from demo.tide.script import BUSINESSES, CONTRACT, HIGH_LIMIT, LIMIT, TOPIC, Business
-from tidegate.resources.byte_rate import parse_byte_rate
-from tidegate.resources.loading import parse_policy, parse_tier
+from tidegate.resources.kinds import parse_policy, parse_tier
+from tidegate.resources.rates import parse_byte_rate
 
 POLICY, *TIERS = yaml.safe_load_all(RESOURCES.read_text(encoding="utf-8"))
 
