@@ -26,7 +26,7 @@ from tests.contract.quota_store_stage import (
     record,
 )
 from tests.doubles.quota_store import FaultyTree
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 
 class BytesContract(StoreTests):

@@ -23,7 +23,7 @@ from tests.contract.quota_store_stage import (
 )
 from tests.doubles.quota_store import FaultyTree
 from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable, WriteRefused
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 
 class SafetyContract(StoreTests):

@@ -12,7 +12,7 @@ from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, 
 from controller_logic.reasons import Reason
 from tests.doubles.quota_store import FaultyTree
 from tidegate.kafka.quota_store import WriteOutcome
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 CLUSTER = "cluster-one"
 POLICY = "streaming/orders"

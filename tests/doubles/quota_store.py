@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable
-from tidegate.kafka.entity_names import config_path
+from tidegate.kafka.names import config_path
 from tidegate.kafka.new_nodes import plan_creates
 from tidegate.kafka.quota_json import parse_quota
-from tidegate.kafka.znodes import (
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import (
     Acl,
     AclEntry,
     Check,
@@ -29,7 +30,6 @@ from tidegate.kafka.znodes import (
     Znode,
     ZnodeTree,
 )
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
 
 # A tree of znodes in memory that compares, counts and refuses as ZooKeeper does; for tests.
 #

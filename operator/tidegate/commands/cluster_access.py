@@ -19,8 +19,8 @@ from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.control.observe import Observer, Seen
 from tidegate.control.quota_plugins import QuotaPlugins
 from tidegate.errors import InvalidResource
-from tidegate.kafka.znodes import ZnodeTree
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
 

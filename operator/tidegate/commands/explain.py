@@ -18,7 +18,7 @@ from tidegate.commands.explanation import Subject, explain_client, nothing_is_me
 from tidegate.commands.page import OutputFormat, Page, publish
 from tidegate.commands.policy_source import find_policy
 from tidegate.commands.surroundings import Surroundings, surroundings_of
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 

@@ -17,7 +17,7 @@ from tidegate.commands.restore_run import RestoreRun
 from tidegate.commands.surroundings import Surroundings, surroundings_of
 from tidegate.errors import WriteRefused
 from tidegate.kafka.quota_store import ClusterFacts
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 LONG_MUTE_SECONDS = 30.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from controller_logic.reasons import Reason
 from tidegate.errors import NeedsMending
-from tidegate.kafka.connection_settings import KafkaConnection, SaslLogin, SaslMechanism, TlsFiles, ZooKeeperConnection
+from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, TlsFiles, ZooKeeperConnection
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 SecretData = Mapping[str, bytes]

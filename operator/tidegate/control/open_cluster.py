@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tidegate.control.credentials import SecretData, brokers_connection, zookeeper_connection
 from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.kafka.topology import KafkaTopology
-from tidegate.kafka.zookeeper_session import ZooKeeperSession
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.brokers import KafkaTopology
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 

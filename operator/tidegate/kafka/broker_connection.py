@@ -23,7 +23,7 @@ from tidegate.kafka.broker_messages import (
     SaslHandshakeResponse,
     get_sasl_mechanism,
 )
-from tidegate.kafka.connection_settings import KafkaConnection, SaslLogin, TlsFiles
+from tidegate.kafka.settings import KafkaConnection, SaslLogin, TlsFiles
 
 CLIENT_ID = "tidegate"
 _MOST_BYTES = 256 * 1024 * 1024

@@ -13,7 +13,7 @@ from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, RetryLater, WriteRefused
 from tidegate.kafka.ledger import CLAIM_PATH, Claim, parse_claim
 from tidegate.kafka.quota_store import ClusterFacts
-from tidegate.kafka.znodes import Check, Znode, ZnodeTree
+from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 
 CLUSTER_ID_PATH = "/cluster/id"
 CONTROLLER_PATH = "/controller"

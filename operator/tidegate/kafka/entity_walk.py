@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from controller_logic.model import Entity
 from tidegate.errors import ForeignContent
-from tidegate.kafka.entity_names import CONFIG_ROOT, entity_of_path
-from tidegate.kafka.znodes import ZnodeTree
+from tidegate.kafka.names import CONFIG_ROOT, entity_of_path
+from tidegate.kafka.zookeeper.tree import ZnodeTree
 
 
 @dataclass(frozen=True, slots=True)

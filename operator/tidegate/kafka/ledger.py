@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
 from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent
-from tidegate.kafka.entity_names import ledger_node
+from tidegate.kafka.names import ledger_node
 
 ROOT = "/tidegate"
 LEDGER_ROOT = f"{ROOT}/ledger"

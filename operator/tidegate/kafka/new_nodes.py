@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from controller_logic.reasons import Reason
 from tidegate.errors import WriteRefused
 from tidegate.kafka.ledger import ROOT
-from tidegate.kafka.znodes import Acl, Create, ZnodeTree
+from tidegate.kafka.zookeeper.tree import Acl, Create, ZnodeTree
 
 _ACL_MODELS = {ROOT: "/config/users"}
 

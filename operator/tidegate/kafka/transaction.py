@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller_logic.model import Entity, QuotaWrite
-from tidegate.kafka.entity_names import config_path, entity_path
-from tidegate.kafka.entity_sight import EntitySight
 from tidegate.kafka.ledger import ledger_path, record_to_bytes
+from tidegate.kafka.names import config_path, entity_path
 from tidegate.kafka.new_nodes import acls_for, plan_creates
-from tidegate.kafka.znodes import Check, CreateSequential, Delete, Operation, SetData, Znode, ZnodeTree
+from tidegate.kafka.zookeeper.nodes import EntitySight
+from tidegate.kafka.zookeeper.tree import Check, CreateSequential, Delete, Operation, SetData, Znode, ZnodeTree
 
 CHANGES_PATH = "/config/changes"
 _NOTIFICATION_PREFIX = f"{CHANGES_PATH}/config_change_"

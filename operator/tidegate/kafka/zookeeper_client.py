@@ -16,7 +16,7 @@ from kazoo.hosts import collect_hosts
 
 from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, Unauthorized, Unreachable
-from tidegate.kafka.connection_settings import TlsFiles, ZooKeeperConnection
+from tidegate.kafka.settings import TlsFiles, ZooKeeperConnection
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}

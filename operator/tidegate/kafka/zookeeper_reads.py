@@ -7,7 +7,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
-from tidegate.kafka.multi_read import MultiRead
+from tidegate.kafka.zookeeper.multi_read import MultiRead
 
 _READS_PER_REQUEST = 500
 

@@ -18,7 +18,7 @@ from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.serialization import SetData as SetDataRequest
 from kazoo.security import ACL, Id
 
-from tidegate.kafka.znodes import Acl, Check, Create, CreateSequential, Delete, Failure, Operation, Rejected, SetData
+from tidegate.kafka.zookeeper.tree import Acl, Check, Create, CreateSequential, Delete, Failure, Operation, Rejected, SetData
 
 _PERSISTENT, _PERSISTENT_SEQUENTIAL = 0, 2
 _FAILURES = {

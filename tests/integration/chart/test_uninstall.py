@@ -26,8 +26,8 @@ from lab.waiting import wait_until
 from tests.integration.chart.rendering import CHART, only, rendered
 from tests.integration.chart.rendering import objects as documents
 from tests.integration.operator.test_rights import objects
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper_store import open_zookeeper_store
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.store import open_zookeeper_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -19,9 +19,9 @@ from tidegate.control.apply import apply_writes
 from tidegate.control.declared import declare
 from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.control.observe import Observer
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper_session import ZooKeeperSession
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 pytestmark = pytest.mark.integration
 

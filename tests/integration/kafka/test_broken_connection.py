@@ -13,10 +13,10 @@ from kazoo.client import KazooClient
 
 from lab.zookeeper import ZooKeeperLab
 from tests.contract.quota_store_stage import ALICE, CLUSTER, KAFKA_PATHS, PRODUCE, first
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.znodes import Operation
-from tidegate.kafka.zookeeper_session import ZooKeeperSession
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import Operation
 
 pytestmark = pytest.mark.integration
 _PIECE_BYTES = 65536

@@ -18,8 +18,8 @@ from tests.integration.kafka.certificates import Certificates, make_certificates
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
 from tidegate.control.credentials import brokers_connection, zookeeper_connection
 from tidegate.errors import Unreachable
-from tidegate.kafka.topology import KafkaTopology
-from tidegate.kafka.zookeeper_store import open_zookeeper_store
+from tidegate.kafka.brokers import KafkaTopology
+from tidegate.kafka.zookeeper.store import open_zookeeper_store
 from tidegate.resources.policy import KafkaCluster, ZooKeeperConnection
 
 pytestmark = [

@@ -12,10 +12,10 @@ from lab.kafka import KafkaLab
 from lab.quota_log import DEFAULT, QuotaChange
 from lab.waiting import wait_until
 from tests.contract.quota_store_stage import first, give_back
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.entity_names import config_path
+from tidegate.kafka.names import config_path
 from tidegate.kafka.quota_json import parse_quota
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore, open_zookeeper_store
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore, open_zookeeper_store
 
 pytestmark = pytest.mark.integration
 PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE

@@ -11,9 +11,9 @@ from controller_logic.model import TopicLeaders
 from lab.kafka import KafkaLab
 from lab.waiting import wait_until
 from tidegate.errors import Unauthorized, Unreachable
-from tidegate.kafka.connection_settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection
-from tidegate.kafka.topology import KafkaTopology
-from tidegate.kafka.zookeeper_store import open_zookeeper_store
+from tidegate.kafka.brokers import KafkaTopology
+from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection
+from tidegate.kafka.zookeeper.store import open_zookeeper_store
 
 pytestmark = pytest.mark.integration
 

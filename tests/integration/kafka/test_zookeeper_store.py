@@ -17,9 +17,9 @@ from tests.contract.quota_store_contract import QuotaStoreContract
 from tests.contract.quota_store_stage import ALICE, ALICE_APP, CLUSTER, OtherWriter, elect, first, lay_out_kafka
 from tests.doubles.quota_store import FaultyTree
 from tidegate.errors import Unauthorized, Unreachable
-from tidegate.kafka.connection_settings import SaslLogin, SaslMechanism, ZooKeeperConnection
-from tidegate.kafka.zookeeper_session import ZooKeeperSession
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore, open_zookeeper_store
+from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore, open_zookeeper_store
 
 pytestmark = pytest.mark.integration
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE

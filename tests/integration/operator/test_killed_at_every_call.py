@@ -14,9 +14,9 @@ from kazoo.client import KazooClient
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.mortality import Fate, Killed, Mortal
 from tests.unit.control.stage import Stage
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper_session import ZooKeeperSession
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

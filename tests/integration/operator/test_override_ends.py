@@ -17,8 +17,8 @@ from lab.kube_api import KubeApi
 from lab.waiting import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_rights import objects
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper_store import open_zookeeper_store
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.store import open_zookeeper_store
 from tidegate.kube.api import BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]

@@ -14,8 +14,8 @@ import pytest
 from lab.kafka import KafkaLab
 from lab.kube_api import KubeApi
 from lab.waiting import wait_until
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper_store import open_zookeeper_store
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.store import open_zookeeper_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -14,8 +14,8 @@ from lab.kafka_admin import login_settings
 from lab.prometheus import PrometheusLab
 from lab.waiting import wait_until
 from tests.contract.quota_store_stage import first, give_back
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper_store import open_zookeeper_store
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.store import open_zookeeper_store
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
 

@@ -15,7 +15,7 @@ from tidegate.control.declared import declare
 from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.control.observe import Observer
 from tidegate.errors import Unreachable
-from tidegate.kafka.znodes import Create
+from tidegate.kafka.zookeeper.tree import Create
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

@@ -8,7 +8,7 @@ import pytest
 from controller_logic.reasons import Reason
 from tidegate.control.credentials import brokers_connection, zookeeper_connection
 from tidegate.errors import NeedsMending
-from tidegate.kafka.connection_settings import SaslLogin, SaslMechanism
+from tidegate.kafka.settings import SaslLogin, SaslMechanism
 from tidegate.resources.policy import KafkaCluster
 
 LOGIN = {"username": b"tidegate", "password": b"tide\xc3\xa4\n"}

@@ -14,7 +14,7 @@ from tests.doubles.quota_store import MemoryQuotaStore
 from tests.unit.control.mortality import Fate, Killed, Mortal
 from tests.unit.control.stage import ALICE, Stage
 from tidegate.errors import NotFound
-from tidegate.kafka.zookeeper_store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
 
 SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"

@@ -6,15 +6,7 @@ import pytest
 
 from controller_logic.model import Default, Entity
 from tidegate.errors import ForeignContent
-from tidegate.kafka.entity_names import (
-    config_path,
-    decode_name,
-    encode_name,
-    entity_of_ledger_node,
-    entity_of_path,
-    entity_path,
-    ledger_node,
-)
+from tidegate.kafka.names import config_path, decode_name, encode_name, entity_of_ledger_node, entity_of_path, entity_path, ledger_node
 
 SANITIZER = [
     ("alice", "alice"),

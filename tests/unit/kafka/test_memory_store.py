@@ -10,7 +10,7 @@ from tests.contract.quota_store_contract import QuotaStoreContract
 from tests.contract.quota_store_stage import OtherWriter, first, lay_out_kafka
 from tests.doubles.quota_store import OPEN_ACL, FaultyTree, MemoryQuotaStore, MemoryTree
 from tidegate.errors import Unreachable
-from tidegate.kafka.znodes import Create, Delete, SetData
+from tidegate.kafka.zookeeper.tree import Create, Delete, SetData
 
 
 class MemoryWriter:

@@ -7,7 +7,7 @@ from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionL
 
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka import zookeeper_client
-from tidegate.kafka.connection_settings import SaslLogin, SaslMechanism, ZooKeeperConnection
+from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper_client import start_client
 
 LOGIN = SaslLogin(SaslMechanism.DIGEST_MD5, "kafka", "wrong")

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
-from tidegate.kafka.batch_writer import BatchWriter
 from tidegate.kafka.cluster_sight import already_managed, see_cluster
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.entity_names import entity_of_ledger_node
-from tidegate.kafka.entity_sight import see_entities
 from tidegate.kafka.entity_walk import walk_client_ids, walk_entities
 from tidegate.kafka.ledger import CLAIM_PATH, LEDGER_ROOT, Claim, claim_to_bytes, parse_claim
+from tidegate.kafka.names import entity_of_ledger_node
 from tidegate.kafka.new_nodes import plan_creates
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
-from tidegate.kafka.znodes import Delete, Operation, Rejected, SetData, ZnodeTree
-from tidegate.kafka.zookeeper_session import ZooKeeperSession
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.nodes import see_entities
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
+from tidegate.kafka.zookeeper.writer import BatchWriter
 
 _TOPICS_PATH = "/brokers/topics"
 _CLAIM_ATTEMPTS = 5

@@ -14,8 +14,8 @@ from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, Unreachable
 from tidegate.kafka.broker_connection import BrokerConnection
 from tidegate.kafka.broker_messages import DescribeConfigsRequest, MetadataRequest
-from tidegate.kafka.connection_settings import KafkaConnection
 from tidegate.kafka.leaders import matching, topology_of
+from tidegate.kafka.settings import KafkaConnection
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _BROKER_RESOURCE = 4

@@ -9,10 +9,10 @@ from functools import cached_property, lru_cache
 
 from controller_logic.model import Entity, LedgerRecord, StoredQuota
 from tidegate.errors import ForeignContent
-from tidegate.kafka.entity_names import config_path
 from tidegate.kafka.ledger import ledger_path, parse_record
+from tidegate.kafka.names import config_path
 from tidegate.kafka.quota_json import EMPTY, QuotaContent, parse_quota
-from tidegate.kafka.znodes import Znode, ZnodeTree
+from tidegate.kafka.zookeeper.tree import Znode, ZnodeTree
 
 # Sights of what was read lately: a pass reads every quota, and nearly all of them are what they were in the pass before.
 REMEMBERED_SIGHTS = 8192

@@ -11,11 +11,11 @@ from controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater
 from tidegate.kafka.cluster_sight import ClusterSight, see_cluster
-from tidegate.kafka.entity_sight import EntitySight, see_entities
 from tidegate.kafka.quota_store import WriteOutcome
 from tidegate.kafka.quota_values import is_ours, is_readable
 from tidegate.kafka.transaction import EntityChange, entity_changes, notifications, plan, size_bytes
-from tidegate.kafka.znodes import Operation, Rejected, ZnodeTree
+from tidegate.kafka.zookeeper.nodes import EntitySight, see_entities
+from tidegate.kafka.zookeeper.tree import Operation, Rejected, ZnodeTree
 
 _ATTEMPTS = 5
 _MOST_BYTES = 900_000  # ZooKeeper closes the connection at 1,048,575

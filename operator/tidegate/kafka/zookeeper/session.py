@@ -25,8 +25,8 @@ from kazoo.protocol.states import KeeperState
 
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
-from tidegate.kafka.connection_settings import ZooKeeperConnection
-from tidegate.kafka.znodes import Acl, AclEntry, Operation, Rejected, Znode
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.tree import Acl, AclEntry, Operation, Rejected, Znode
 from tidegate.kafka.zookeeper_client import start_client, stop_client
 from tidegate.kafka.zookeeper_reads import gather, read_bulk, read_one_by_one
 from tidegate.kafka.zookeeper_transaction import first_failure, requests
