@@ -11,8 +11,7 @@ from statistics import median
 from typing import Any
 
 from bench.figure import Figure
-from tidegate.kafka.broker_messages import MetadataResponse
-from tidegate.kafka.leaders import topology_of
+from tidegate.kafka.brokers import MetadataResponse, topology_of
 
 BROKERS, TOPICS, PARTITIONS_PER_TOPIC, REPLICAS = 50, 1000, 20, 3
 BOUND_MILLISECONDS = 300.0

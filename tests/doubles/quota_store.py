@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable
-from tidegate.kafka.names import config_path
-from tidegate.kafka.new_nodes import plan_creates
-from tidegate.kafka.quota_json import parse_quota
+from tidegate.kafka.names import config_path, parse_quota
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import (
     Acl,
@@ -30,6 +28,7 @@ from tidegate.kafka.zookeeper.tree import (
     Znode,
     ZnodeTree,
 )
+from tidegate.kafka.zookeeper.writer import plan_creates
 
 # A tree of znodes in memory that compares, counts and refuses as ZooKeeper does; for tests.
 #

@@ -4,18 +4,240 @@ ZooKeeper would take 70 s for what Metadata tells in one (kafka-quotas 2.3). One
 is ever created by asking.
 """
 
+import contextlib
+import socket
+import ssl
+import struct
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from controller_logic.model import Topology
+from controller_logic.model import TopicLeaders, Topology
 from controller_logic.reasons import Reason
-from tidegate.errors import InvalidResource, Unreachable
-from tidegate.kafka.broker_connection import BrokerConnection
-from tidegate.kafka.broker_messages import DescribeConfigsRequest, MetadataRequest
-from tidegate.kafka.leaders import matching, topology_of
-from tidegate.kafka.settings import KafkaConnection
+from tidegate.errors import Incomplete, InvalidResource, Unauthorized, Unreachable
+from tidegate.kafka.settings import KafkaConnection, SaslLogin, TlsFiles
+
+# kafka-python's message classes: the one place where that library is imported.
+#
+# Its classes are not a stable API and its import uses a deprecated function of the standard
+# library; both stay behind this door.
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.errors import for_code
+    from kafka.net.sasl import get_sasl_mechanism
+    from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+    from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+    from kafka.protocol.sasl import (
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
+    )
+
+__all__ = [
+    "DescribeConfigsRequest",
+    "DescribeConfigsResponse",
+    "MetadataRequest",
+    "MetadataResponse",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
+    "for_code",
+    "get_sasl_mechanism",
+]
+
+
+# Reading brokers and leaders out of a Metadata answer. What is not certain is counted as
+# leaderless or refused, never guessed.
+
+
+_NONE = 0
+_UNKNOWN_TOPIC = 3
+_LEADER_NOT_AVAILABLE = 5
+_REPLICA_NOT_AVAILABLE = 9  # some follower is away; the leader that is named is right
+_INVALID_TOPIC = 17
+_NOT_AUTHORIZED = 29
+_ABSENT = {_UNKNOWN_TOPIC, _INVALID_TOPIC}
+_USABLE = {_NONE, _LEADER_NOT_AVAILABLE, _REPLICA_NOT_AVAILABLE}
+
+
+def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
+    """The topology in a Metadata answer (v4).
+
+    Raises Incomplete when it names no broker or when a topic comes with an error that says nothing about its existence, Unauthorized
+    when a topic may not be described.
+    """
+    brokers = frozenset(broker.node_id for broker in answer.brokers)
+    if not brokers:
+        raise Incomplete(
+            Reason.TOPOLOGY_INCOMPLETE, "A broker answered but named no brokers; it has just started. The next pass asks again."
+        )
+    topics = {topic.name: _leaders(topic, brokers) for topic in answer.topics if _exists(topic)}
+    return Topology(read_at_seconds, brokers, topics, answer.cluster_id)
+
+
+def matching(patterns: Iterable[str], names: Collection[str]) -> set[str]:
+    """The topics to ask for: names as they are, and for each prefix (ending in `*`) those of `names` that start with it."""
+    wanted: set[str] = set()
+    for pattern in patterns:
+        if pattern.endswith("*"):
+            wanted.update(name for name in names if name.startswith(pattern[:-1]))
+        else:
+            wanted.add(pattern)
+    return wanted
+
+
+def _exists(topic: Any) -> bool:
+    code = topic.error_code
+    if code == _NOT_AUTHORIZED:
+        raise Unauthorized(f"The brokers do not let Tidegate describe topic {topic.name}. Grant its user Describe on the topic.")
+    if code != _NONE and code not in _ABSENT:
+        raise Incomplete(
+            Reason.TOPOLOGY_INCOMPLETE,
+            f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}. Quotas stay as they are until they are.",
+        )
+    return bool(code == _NONE)
+
+
+def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
+    leaders: Counter[int] = Counter()
+    leaderless = 0
+    for partition in topic.partitions:
+        if partition.error_code not in _USABLE:
+            raise Incomplete(
+                Reason.TOPOLOGY_INCOMPLETE,
+                f"The leader of topic {topic.name}, partition {partition.partition_index} is not known: "
+                f"{for_code(partition.error_code).__name__}. Quotas stay as they are until it is.",
+            )
+        if partition.leader_id in brokers:
+            leaders[partition.leader_id] += 1
+        else:
+            leaderless += 1
+    return TopicLeaders(dict(leaders), leaderless)
+
+
+# One connection to one broker: requests and answers of kafka-python's protocol classes over a
+# plain socket, each bounded in time.
+#
+# kafka-python's own client keeps a thread, a metadata cache and retries of its own; a control pass
+# wants one answer or one error. The
+# versions used are old enough for Kafka 0.11 and still spoken by 4.x, so nothing is negotiated.
+
+
+CLIENT_ID = "tidegate"
+_MOST_BYTES = 256 * 1024 * 1024
+_SIZE = struct.Struct(">i")
+_SPOKEN = {
+    MetadataRequest: (MetadataResponse, 4),
+    DescribeConfigsRequest: (DescribeConfigsResponse, 1),
+    SaslHandshakeRequest: (SaslHandshakeResponse, 1),
+    SaslAuthenticateRequest: (SaslAuthenticateResponse, 0),
+}
+
+
+class BrokerConnection:
+    """An open, logged-in connection to `host:port`; a context manager.
+
+    Raises OSError when the broker does not answer in time or hangs up, Unauthorized when it refuses the login. After any error it
+    is of no further use.
+    """
+
+    def __init__(self, host: str, port: int, *, settings: KafkaConnection, timeout_seconds: float) -> None:
+        self._deadline = time.monotonic() + timeout_seconds
+        self._correlation_id = 0
+        self.address = f"{host}:{port}"
+        self._socket = socket.create_connection((host, port), timeout=timeout_seconds)
+        try:
+            if settings.tls is not None:
+                self._socket = _tls_context(settings.tls).wrap_socket(self._socket, server_hostname=host)
+            if settings.sasl is not None:
+                self._log_in(settings.sasl, is_encrypted=settings.tls is not None)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: Any, timeout_seconds: float) -> Any:
+        """The broker's answer to one request. An error code inside the answer is the caller's business."""
+        self._deadline = time.monotonic() + timeout_seconds
+        return self._exchange(request)
+
+    def close(self) -> None:
+        """Hang up. A second call does nothing."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def __enter__(self) -> "BrokerConnection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _exchange(self, request: Any) -> Any:
+        response_class, version = _SPOKEN[type(request)]
+        self._correlation_id += 1
+        request.API_VERSION = version
+        request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
+        self._socket.settimeout(self._left())
+        self._socket.sendall(request.encode(version=version, header=True, framed=True))
+        (size,) = _SIZE.unpack(self._receive(_SIZE.size))
+        if not 0 < size <= _MOST_BYTES:
+            raise ConnectionError(f"it sent {size} as the size of its answer; this is no Kafka listener, or one with TLS")
+        response = response_class.decode(bytes(self._receive(size)), version=version, header=True)
+        if response.header.correlation_id != self._correlation_id:
+            raise ConnectionError("its answer belongs to another request")
+        return response
+
+    def _receive(self, size: int) -> bytearray:
+        buffer = bytearray(size)
+        view, done = memoryview(buffer), 0
+        while done < size:
+            self._socket.settimeout(self._left())
+            count = self._socket.recv_into(view[done:])
+            if not count:
+                raise ConnectionError("it hung up; a listener with TLS or login does so on clients without")
+            done += count
+        return buffer
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("it did not answer in time")
+        return left
+
+    def _log_in(self, login: SaslLogin, *, is_encrypted: bool) -> None:
+        handshake = self._exchange(SaslHandshakeRequest(mechanism=login.mechanism.value))
+        if handshake.error_code:
+            offered = ", ".join(handshake.mechanisms) or "none"
+            raise Unauthorized(f"Broker {self.address} does not offer login by {login.mechanism.value}; it offers {offered}.")
+        mechanism = get_sasl_mechanism(login.mechanism.value)(
+            sasl_mechanism=login.mechanism.value,
+            sasl_plain_username=login.username,
+            sasl_plain_password=login.password,
+            security_protocol="SASL_SSL" if is_encrypted else "",
+        )
+        while not mechanism.is_done():
+            answer = self._exchange(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()))
+            if answer.error_code:
+                raise Unauthorized(
+                    f"Broker {self.address} refused the login as {login.username} by {login.mechanism.value}: {answer.error_message}. "
+                    "Correct the user name and password for the brokers."
+                )
+            mechanism.receive(answer.auth_bytes)
+
+
+def _tls_context(tls: TlsFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    context.check_hostname = tls.check_hostname
+    if tls.certificate_file is not None:
+        context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
+    return context
+
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _BROKER_RESOURCE = 4

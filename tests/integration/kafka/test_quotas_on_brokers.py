@@ -12,8 +12,7 @@ from lab.kafka import KafkaLab
 from lab.quota_log import DEFAULT, QuotaChange
 from lab.waiting import wait_until
 from tests.contract.quota_store_stage import first, give_back
-from tidegate.kafka.names import config_path
-from tidegate.kafka.quota_json import parse_quota
+from tidegate.kafka.names import config_path, parse_quota
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore, open_zookeeper_store
 

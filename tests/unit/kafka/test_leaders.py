@@ -8,8 +8,7 @@ import pytest
 
 from controller_logic.model import TopicLeaders
 from tidegate.errors import Incomplete, TidegateError, Unauthorized
-from tidegate.kafka.broker_messages import MetadataResponse
-from tidegate.kafka.leaders import matching, topology_of
+from tidegate.kafka.brokers import MetadataResponse, matching, topology_of
 
 Broker = MetadataResponse.MetadataResponseBroker
 Topic = MetadataResponse.MetadataResponseTopic

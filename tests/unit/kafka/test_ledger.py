@@ -10,7 +10,7 @@ import pytest
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
 from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent
-from tidegate.kafka.ledger import Claim, claim_to_bytes, ledger_path, parse_claim, parse_record, record_to_bytes
+from tidegate.kafka.zookeeper.nodes import Claim, claim_to_bytes, ledger_path, parse_claim, parse_record, record_to_bytes
 
 ALICE = Entity("alice", "app 1")
 ENTRY = LedgerEntry("500", "2048", None, 1795265242.25, Reason.LEADERS_MOVED, "perPartition 10 MB/s, Größe ≤ 3")

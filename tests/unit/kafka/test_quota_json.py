@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller_logic.model import QuotaKey
 from tidegate.errors import ForeignContent
-from tidegate.kafka.quota_json import parse_quota
+from tidegate.kafka.names import parse_quota
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 

@@ -6,9 +6,9 @@ import pytest
 from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, KazooException
 
 from tidegate.errors import Unauthorized, Unreachable
-from tidegate.kafka import zookeeper_client
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
-from tidegate.kafka.zookeeper_client import start_client
+from tidegate.kafka.zookeeper import session
+from tidegate.kafka.zookeeper.session import start_client
 
 LOGIN = SaslLogin(SaslMechanism.DIGEST_MD5, "kafka", "wrong")
 
@@ -28,6 +28,6 @@ def test_a_refused_login_is_told_from_silence(
     def fails(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(zookeeper_client, "_await_login", fails)
+    monkeypatch.setattr(session, "_await_login", fails)
     with pytest.raises(told, match=r"127\.0\.0\.1:1"):
         start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login))

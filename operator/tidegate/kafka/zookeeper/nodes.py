@@ -3,16 +3,277 @@
 Whatever cannot be read safely becomes a problem of that entity, in words; the others are not held up by it.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from controller_logic.model import Entity, LedgerRecord, StoredQuota
-from tidegate.errors import ForeignContent
-from tidegate.kafka.ledger import ledger_path, parse_record
-from tidegate.kafka.names import config_path
-from tidegate.kafka.quota_json import EMPTY, QuotaContent, parse_quota
-from tidegate.kafka.zookeeper.tree import Znode, ZnodeTree
+from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
+from controller_logic.reasons import Reason
+from tidegate.errors import ForeignContent, RetryLater, WriteRefused
+from tidegate.kafka.names import EMPTY, QuotaContent, config_path, ledger_node, parse_quota
+from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
+
+# Our own znodes: one ledger record an entity, and the claim that says which policy manages the
+# cluster.
+#
+# They live beside Kafka's tree and never in it: Kafka reads every node below `/config` as an
+# entity. Reading is strict, since a record
+# decides what is given back to whom; a record that does not read is a problem of its entity, never
+# a guess.
+
+
+ROOT = "/tidegate"
+LEDGER_ROOT = f"{ROOT}/ledger"
+CLAIM_PATH = f"{ROOT}/claim"
+_FORMAT = 1
+_REASONS = {reason.value: reason for reason in Reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The policy whose ledger this cluster carries."""
+
+    policy_key: str
+    policy_uid: str
+
+
+def ledger_path(entity: Entity) -> str:
+    """The entity's ledger node, below the chroot."""
+    return f"{LEDGER_ROOT}/{ledger_node(entity)}"
+
+
+def record_to_bytes(record: LedgerRecord) -> bytes:
+    """One record as compact JSON. The entity is not in it: the node's name carries it."""
+    entries = {
+        key.value: {
+            "before": entry.before,
+            "written": entry.written,
+            "previous": entry.previous,
+            "written_at_seconds": entry.written_at_seconds,
+            "reason": entry.reason.value,
+            "basis": entry.basis,
+            **({} if entry.of_contract is None else {"of_contract": entry.of_contract}),
+        }
+        for key, entry in sorted(record.entries.items())
+    }
+    return _compact({"version": _FORMAT, "policy_key": record.policy_key, "policy_uid": record.policy_uid, "entries": entries})
+
+
+def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
+    """Read one record. Raises ForeignContent when it is not exactly what `record_to_bytes` writes in a format we know."""
+    try:
+        root = _root(data, {"version", "policy_key", "policy_uid", "entries"})
+        entries = {QuotaKey(key): _parse_entry(entry) for key, entry in _mapping(root["entries"]).items()}
+        return LedgerRecord(entity, _text(root["policy_key"]), _text(root["policy_uid"]), entries)
+    except (ValueError, RecursionError) as error:
+        raise ForeignContent(f"its ledger record cannot be read ({error})") from error
+
+
+def claim_to_bytes(claim: Claim) -> bytes:
+    """The claim as compact JSON."""
+    return _compact({"version": _FORMAT, "policy_key": claim.policy_key, "policy_uid": claim.policy_uid})
+
+
+def parse_claim(data: bytes | None) -> Claim:
+    """Read the claim. Raises ForeignContent when it is not one of ours in a format we know."""
+    try:
+        root = _root(data, {"version", "policy_key", "policy_uid"})
+        return Claim(_text(root["policy_key"]), _text(root["policy_uid"]))
+    except (ValueError, RecursionError) as error:
+        raise ForeignContent(
+            f"{CLAIM_PATH} in ZooKeeper cannot be read ({error}), so it is not known which policy manages this cluster and nothing is "
+            "written. If a newer Tidegate wrote it, use that version; otherwise look at the node and delete it."
+        ) from error
+
+
+def _compact(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _root(data: bytes | None, fields: set[str]) -> Mapping[str, object]:
+    root = _mapping(json.loads((data or b"").decode("utf-8")))
+    if root.get("version") != _FORMAT:
+        raise ValueError(f"its format is {root.get('version')!r}, only {_FORMAT} is known")
+    if set(root) != fields:
+        raise ValueError(f"its fields are {sorted(root)}")
+    return root
+
+
+def _parse_entry(content: object) -> LedgerEntry:
+    entry = _mapping(content)
+    if entry.keys() - {"of_contract"} != {"before", "written", "previous", "written_at_seconds", "reason", "basis"}:
+        raise ValueError(f"an entry's fields are {sorted(entry)}")
+    return LedgerEntry(
+        before=_optional_text(entry["before"]),
+        written=_optional_text(entry["written"]),
+        previous=_optional_text(entry["previous"]),
+        written_at_seconds=_seconds(entry["written_at_seconds"]),
+        reason=_reason(entry["reason"]),
+        basis=_text(entry["basis"]),
+        of_contract=_contract(entry["of_contract"]) if "of_contract" in entry else None,
+    )
+
+
+def _reason(content: object) -> Reason:
+    reason = _REASONS.get(_text(content))
+    if reason is None:
+        raise ValueError(f"the reason {content!r} is not known")
+    return reason
+
+
+def _mapping(content: object) -> Mapping[str, object]:
+    if not isinstance(content, dict):
+        raise ValueError("an object was expected")
+    return content
+
+
+def _text(content: object) -> str:
+    if not isinstance(content, str):
+        raise ValueError(f"a text was expected, not {content!r}")
+    return content
+
+
+def _optional_text(content: object) -> str | None:
+    return None if content is None else _text(content)
+
+
+def _contract(content: object) -> int:
+    if isinstance(content, bool) or not isinstance(content, int) or content <= 0:
+        raise ValueError(f"a contract in bytes per second was expected, not {content!r}")
+    return content
+
+
+def _seconds(content: object) -> float:
+    if isinstance(content, bool) or not isinstance(content, int | float) or not 0 <= content < 1e12:
+        raise ValueError(f"a time was expected, not {content!r}")
+    return float(content)
+
+
+# The cluster as a whole, as ZooKeeper shows it, and whether it may be written at all.
+#
+# The checks that go into every transaction come from here. `/controller` is ephemeral, so each new
+# controller starts at version 0 again
+# and a comparison alone would miss an election between reading and writing; `/controller_epoch`
+# counts elections and closes that gap.
+# Sources: kafka-quotas 1.8 and 2.1.
+
+
+CLUSTER_ID_PATH = "/cluster/id"
+CONTROLLER_PATH = "/controller"
+CONTROLLER_EPOCH_PATH = "/controller_epoch"
+MIGRATION_PATH = "/migration"  # written by KRaft controllers that prepare or run a migration (kafka-quotas 1.8)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSight:
+    """Who and in what state the cluster is, with the versions that a transaction must still find."""
+
+    address: str
+    cluster_id: str
+    migration_running: bool
+    migration_prepared: bool
+    has_controller: bool
+    claim: Claim | None
+    checks: tuple[Check, ...]
+
+    @property
+    def facts(self) -> ClusterFacts:
+        """The same for the control pass."""
+        versions = {check.path: check.version for check in self.checks}
+        return ClusterFacts(
+            cluster_id=self.cluster_id,
+            controller_version=versions.get(CONTROLLER_PATH),
+            migration_running=self.migration_running,
+            owner_policy_key=self.claim.policy_key if self.claim else None,
+            owner_policy_uid=self.claim.policy_uid if self.claim else None,
+            migration_prepared=self.migration_prepared,
+        )
+
+    def require_writable(self, expected_cluster_id: str, policy_keys: Iterable[str]) -> None:
+        """Raise unless this is the right cluster, in ZooKeeper mode, with a controller, and no other policy's."""
+        if self.cluster_id != expected_cluster_id:
+            raise WriteRefused(
+                Reason.WRONG_CLUSTER,
+                f"The Kafka cluster at ZooKeeper {self.address} is {self.cluster_id}, not {expected_cluster_id}. Nothing is written. "
+                "Correct the address, or the policy's clusterId if the cluster was rebuilt on purpose.",
+            )
+        if self.migration_running:
+            raise WriteRefused(
+                Reason.MIGRATION_RUNNING,
+                f"Kafka at ZooKeeper {self.address} is being migrated to KRaft: its controller would overwrite quotas that are written to "
+                "ZooKeeper. Nothing is written. Finish the migration, then manage the cluster through the admin protocol.",
+            )
+        if not self.has_controller:
+            raise RetryLater(
+                Reason.CONTROLLER_ABSENT,
+                f"Kafka at ZooKeeper {self.address} has no controller at the moment. Nothing is written; the next pass tries again.",
+            )
+        self._require_own_claim(policy_keys)
+
+    def _require_own_claim(self, policy_keys: Iterable[str]) -> None:
+        if self.claim is None:
+            return
+        others = sorted(set(policy_keys) - {self.claim.policy_key})
+        if others:
+            raise already_managed(self.claim, others[0])
+
+
+def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
+    """The refusal for a policy that is not the one whose claim stands."""
+    return WriteRefused(
+        Reason.CLUSTER_ALREADY_MANAGED,
+        f"This Kafka cluster is managed by policy {claim.policy_key} (uid {claim.policy_uid}), so nothing is written for {policy_key}. "
+        f"Delete one of the two; if {claim.policy_key} is gone for good, `tidegate restore` gives its quotas back and frees the cluster.",
+    )
+
+
+def see_cluster(tree: ZnodeTree) -> ClusterSight:
+    """Read the cluster's state now, in one request. Raises WriteRefused where there is no Kafka cluster."""
+    paths = [CLUSTER_ID_PATH, CONTROLLER_PATH, CONTROLLER_EPOCH_PATH, CLAIM_PATH]
+    *found, migration = tree.read([*paths, MIGRATION_PATH])
+    nodes = dict(zip(paths, found, strict=True))
+    controller, claim = nodes[CONTROLLER_PATH], nodes[CLAIM_PATH]
+    return ClusterSight(
+        address=tree.address,
+        cluster_id=_cluster_id(tree.address, nodes[CLUSTER_ID_PATH]),
+        migration_running=controller is not None and _is_kraft(controller),
+        migration_prepared=migration is not None,
+        has_controller=controller is not None,
+        claim=None if claim is None else parse_claim(claim.data),
+        checks=tuple(Check(path, node.version) for path, node in nodes.items() if node is not None),
+    )
+
+
+def _cluster_id(address: str, node: Znode | None) -> str:
+    if node is None:
+        raise WriteRefused(
+            Reason.WRONG_CLUSTER,
+            f"There is no Kafka cluster at ZooKeeper {address}: {CLUSTER_ID_PATH} does not exist there. Nothing is written. "
+            "Check the path after the host names (Kafka's zookeeper.connect has the same one).",
+        )
+    cluster_id = _object(CLUSTER_ID_PATH, node).get("id")
+    if not isinstance(cluster_id, str) or not cluster_id:
+        raise ForeignContent(f"{CLUSTER_ID_PATH} at ZooKeeper {address} names no cluster id, so nothing is written. Look at the node.")
+    return cluster_id
+
+
+def _is_kraft(controller: Znode) -> bool:
+    """A KRaft controller writes its epoch, counted from 1, into the node; ZooKeeper's controllers write -1 or nothing."""
+    epoch = _object(CONTROLLER_PATH, controller).get("kraftControllerEpoch", -1)
+    return not isinstance(epoch, int) or epoch > 0
+
+
+def _object(path: str, node: Znode) -> dict[str, object]:
+    try:
+        content = json.loads((node.data or b"").decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ForeignContent(f"{path} is not JSON as Kafka writes it ({error}), so nothing is written. Look at the node.") from error
+    if not isinstance(content, dict):
+        raise ForeignContent(f"{path} is not a JSON object as Kafka writes it, so nothing is written. Look at the node.")
+    return content
+
 
 # Sights of what was read lately: a pass reads every quota, and nearly all of them are what they were in the pass before.
 REMEMBERED_SIGHTS = 8192

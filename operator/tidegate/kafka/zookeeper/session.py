@@ -4,33 +4,318 @@ Reads survive a short loss of the connection; transactions never repeat themselv
 reads back. Nothing here knows what the nodes mean.
 """
 
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
     AuthFailedError,
+    BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
     NoAuthError,
+    NodeExistsError,
     NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
     SessionExpiredError,
     UnimplementedError,
+    ZookeeperError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KeeperState
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.hosts import collect_hosts
+from kazoo.protocol.serialization import CheckVersion
+from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.protocol.serialization import Delete as DeleteRequest
+from kazoo.protocol.serialization import SetData as SetDataRequest
+from kazoo.protocol.states import EventType, KeeperState
+from kazoo.security import ACL, Id
 
 from controller_logic.reasons import Reason
-from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
-from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.tree import Acl, AclEntry, Operation, Rejected, Znode
-from tidegate.kafka.zookeeper_client import start_client, stop_client
-from tidegate.kafka.zookeeper_reads import gather, read_bulk, read_one_by_one
-from tidegate.kafka.zookeeper_transaction import first_failure, requests
-from tidegate.kafka.zookeeper_watch import ClusterWatch
+from tidegate.errors import InvalidResource, OutcomeUnknown, TidegateError, Unauthorized, Unreachable
+from tidegate.kafka.settings import TlsFiles, ZooKeeperConnection
+from tidegate.kafka.zookeeper.multi_read import MultiRead
+from tidegate.kafka.zookeeper.tree import (
+    Acl,
+    AclEntry,
+    Check,
+    Create,
+    CreateSequential,
+    Delete,
+    Failure,
+    Operation,
+    Rejected,
+    SetData,
+    Znode,
+)
+
+# Starting a kazoo client within a bounded time, and saying in words what happened when it does not
+# start.
+#
+# kazoo on its own waits a whole session timeout for each address that does not answer, backs off
+# for up to an hour, and tells only its
+# log which addresses it tried.
+
+
+_CONNECT_TIMEOUT_SECONDS = 3.0
+_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
+
+
+def start_client(connection: ZooKeeperConnection) -> KazooClient:
+    """A client whose session is there and whose login was accepted.
+
+    Raises Unreachable naming every address and what became of it, Unauthorized when the login is refused, InvalidResource for a
+    connect string that is none.
+    """
+    handler = _Handler()
+    client = _new_client(connection, handler)
+    try:
+        _await_login(client, connection.start_timeout_seconds)
+    except (KazooException, KazooTimeoutError) as error:
+        stop_client(client)
+        if connection.sasl is not None and isinstance(error, AuthFailedError | ConnectionClosedError):
+            # kazoo closes a client by itself only when its login is refused, and may tell whoever waits of the closing first
+            raise Unauthorized(_refused(connection)) from error
+        raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, _silent(connection, handler)) from error
+    return client
+
+
+def _await_login(client: KazooClient, timeout_seconds: float) -> None:
+    """The session is there before its login is, so only an answer proves both."""
+    deadline = time.monotonic() + timeout_seconds
+    if not client.start_async().wait(timeout_seconds):
+        raise KazooTimeoutError
+    client.exists_async("/").get(timeout=max(deadline - time.monotonic(), 0.1))
+
+
+def stop_client(client: KazooClient) -> None:
+    """End the session and free what it holds, whatever state it is in."""
+    with contextlib.suppress(KazooException, OSError):
+        client.stop()
+    with contextlib.suppress(KazooException, OSError):
+        client.close()
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is published without types
+    """kazoo's threads, with a short wait for each address and a note of how each attempt went."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts: dict[tuple[str, int], str] = {}
+
+    def create_connection(self, address: tuple[str, int], timeout: float, **options: Any) -> socket.socket:
+        place = (str(options.get("hostname") or address[0]), address[1])
+        self.attempts[place] = "no answer to the session request"
+        try:
+            connected: socket.socket = super().create_connection(address=address, timeout=min(timeout, _CONNECT_TIMEOUT_SECONDS), **options)
+        except Exception as error:
+            self.attempts[place] = str(error) or type(error).__name__
+            raise
+        return connected
+
+
+def _new_client(connection: ZooKeeperConnection, handler: _Handler) -> KazooClient:
+    try:
+        return KazooClient(
+            hosts=connection.connect,
+            timeout=connection.session_timeout_seconds,
+            handler=handler,
+            connection_retry=_RECONNECT,
+            **_login_options(connection),
+            **(_tls_options(connection.tls) if connection.tls else {}),
+        )
+    except ValueError as error:
+        raise InvalidResource(
+            f"The ZooKeeper address {connection.connect!r} cannot be read ({error}). Write it as Kafka's zookeeper.connect: "
+            "host:port,host:port/path."
+        ) from error
+
+
+def _login_options(connection: ZooKeeperConnection) -> dict[str, object]:
+    if connection.sasl is None:
+        return {}
+    login = connection.sasl
+    return {"sasl_options": {"mechanism": login.mechanism.value, "username": login.username, "password": login.password}}
+
+
+def _tls_options(tls: TlsFiles) -> dict[str, object]:
+    return {
+        "use_ssl": True,
+        "ca": tls.ca_file,
+        "certfile": tls.certificate_file,
+        "keyfile": tls.key_file,
+        "keyfile_password": tls.key_password,
+        "check_hostname": tls.check_hostname,
+    }
+
+
+def _silent(connection: ZooKeeperConnection, handler: _Handler) -> str:
+    hosts, _ = collect_hosts(connection.connect)
+    tried = "; ".join(f"{host}:{port}: {handler.attempts.get((host, port), 'the name does not resolve')}" for host, port in hosts)
+    return (
+        f"ZooKeeper {connection.connect} did not answer within {connection.start_timeout_seconds:g} s ({tried}). "
+        "Every quota stays as it is. Check the address, the network policy and, with TLS, that it is the secure port."
+    )
+
+
+def _refused(connection: ZooKeeperConnection) -> str:
+    user = connection.sasl.username if connection.sasl else "no user"
+    return (
+        f"ZooKeeper {connection.connect} refused the login as {user}. Every quota stays as it is. "
+        "Give Tidegate the user name and password that the brokers use for ZooKeeper (their JAAS section Client)."
+    )
+
+
+# Waking somebody when brokers come or go or the controller changes.
+#
+# Two plain watches that arm themselves again from kazoo's callback thread without ever waiting
+# there; kazoo's own watch recipes read on
+# that thread and start a thread for each watch after every lost connection.
+
+
+_BROKERS_PATH = "/brokers/ids"
+_CONTROLLER_PATH = "/controller"
+
+
+class ClusterWatch:
+    """Watches one client for as long as it lives."""
+
+    def __init__(self, client: KazooClient, wake: Callable[[], None]) -> None:
+        self._client = client
+        self._wake = wake
+
+    def start(self) -> None:
+        """Arm the watches now and after every lost connection."""
+        self._client.add_listener(self._on_state)
+        self._arm_brokers()
+        self._arm_controller()
+
+    def _on_state(self, state: str) -> None:
+        # a lost connection drops all watches, and nobody tells what they would have seen
+        if state == KazooState.CONNECTED:
+            self._arm_brokers()
+            self._arm_controller()
+            self._wake()
+
+    def _on_brokers(self, event: Any) -> None:
+        if event.type != EventType.NONE:
+            self._arm_brokers()
+            self._wake()
+
+    def _on_controller(self, event: Any) -> None:
+        if event.type != EventType.NONE:
+            self._arm_controller()
+            self._wake()
+
+    def _arm_brokers(self) -> None:
+        self._client.get_children_async(_BROKERS_PATH, watch=self._on_brokers)
+
+    def _arm_controller(self) -> None:
+        self._client.exists_async(_CONTROLLER_PATH, watch=self._on_controller)
+
+
+# Bulk reads on a kazoo client: MultiRead in chunks, and pipelined single reads for servers that do
+# not know it.
+
+
+_READS_PER_REQUEST = 500
+
+
+def read_bulk(client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float) -> list[Any]:
+    """Data with stat, or child names, for each path; an error for one path stands in its place as an exception object.
+
+    Raises UnimplementedError on servers before 3.6, which close the connection as well.
+    """
+    full = [with_chroot(client, path) for path in paths]
+    sent = []
+    for start in range(0, len(full), _READS_PER_REQUEST):
+        request = MultiRead(full[start : start + _READS_PER_REQUEST], wants_children)
+        sent.append(client.handler.async_result())
+        client._call(request, sent[-1])
+    deadline = time.monotonic() + timeout_seconds
+    return [answer for result in sent for answer in result.get(timeout=_left(deadline))]
+
+
+def read_one_by_one(client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float) -> list[Any]:
+    """The same by single reads, all under way at once; for servers before 3.6."""
+    call = client.get_children_async if wants_children else client.get_async
+    return gather([call(path) for path in paths], timeout_seconds=timeout_seconds)
+
+
+def gather(sent: Sequence[Any], *, timeout_seconds: float) -> list[Any]:
+    """The answers of requests that are under way; an answer of "no" stands in its place, a lost connection is raised."""
+    deadline = time.monotonic() + timeout_seconds
+    answers: list[Any] = []
+    for result in sent:
+        try:
+            answers.append(result.get(timeout=_left(deadline)))
+        except (NoNodeError, NoAuthError) as error:
+            answers.append(error)
+    return answers
+
+
+def with_chroot(client: KazooClient, path: str) -> str:
+    """The path as the server knows it; kazoo adds the chroot only to requests of its own making."""
+    return f"{client.chroot}{path}" if path != "/" else client.chroot or "/"
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.001)
+
+
+# Operations as kazoo's requests, and the one failure hidden in the list of results that kazoo
+# returns instead of raising.
+
+
+_PERSISTENT, _PERSISTENT_SEQUENTIAL = 0, 2
+_FAILURES = {
+    BadVersionError: Failure.BAD_VERSION,
+    NodeExistsError: Failure.NODE_EXISTS,
+    NoNodeError: Failure.NO_NODE,
+    NotEmptyError: Failure.NOT_EMPTY,
+}
+
+
+def requests(operations: Sequence[Operation], chroot: str) -> list[object]:
+    """kazoo's request for each operation; made here because kazoo's own builder cannot send null data."""
+    return [_request(operation, f"{chroot}{operation.path}") for operation in operations]
+
+
+def first_failure(operations: Sequence[Operation], results: Sequence[object]) -> Rejected | NoAuthError | ZookeeperError | None:
+    """Why the transaction was not done; None = it was. All results but the culprit's only say that nothing was done."""
+    errors = [(operation, result) for operation, result in zip(operations, results, strict=False) if isinstance(result, ZookeeperError)]
+    for operation, error in errors:
+        if type(error) in _FAILURES:
+            return Rejected(operation, _FAILURES[type(error)])
+        if not isinstance(error, RolledBackError | RuntimeInconsistency):
+            error.args = (operation.path,)
+            return error
+    return errors[0][1] if errors else None
+
+
+def _request(operation: Operation, path: str) -> object:
+    match operation:
+        case Create(_, data, acl):
+            return CreateRequest(path, data, _kazoo_acl(acl), _PERSISTENT)
+        case CreateSequential(_, data, acl):
+            return CreateRequest(path, data, _kazoo_acl(acl), _PERSISTENT_SEQUENTIAL)
+        case SetData(_, data, version):
+            return SetDataRequest(path, data, version)
+        case Delete(_, version):
+            return DeleteRequest(path, version)
+        case Check(_, version):
+            return CheckVersion(path, version)
+
+
+def _kazoo_acl(acl: Acl) -> list[ACL]:
+    return [ACL(entry.permissions, Id(entry.scheme, entry.identity)) for entry in acl]
+
 
 Answers = TypeVar("Answers")
 _LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError)

@@ -5,21 +5,71 @@ write comes from the control pass, and is checked once more on its way out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
-from tidegate.kafka.cluster_sight import already_managed, see_cluster
-from tidegate.kafka.entity_walk import walk_client_ids, walk_entities
-from tidegate.kafka.ledger import CLAIM_PATH, LEDGER_ROOT, Claim, claim_to_bytes, parse_claim
-from tidegate.kafka.names import entity_of_ledger_node
-from tidegate.kafka.new_nodes import plan_creates
+from tidegate.kafka.names import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
 from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.nodes import see_entities
+from tidegate.kafka.zookeeper.nodes import (
+    CLAIM_PATH,
+    LEDGER_ROOT,
+    Claim,
+    already_managed,
+    claim_to_bytes,
+    parse_claim,
+    see_cluster,
+    see_entities,
+)
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
-from tidegate.kafka.zookeeper.writer import BatchWriter
+from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
+
+# Finding every quota entity that Kafka has a node for, in four bulk requests however many there
+# are.
+
+
+@dataclass(frozen=True, slots=True)
+class EntityWalk:
+    """The entities that have a node, and the paths of nodes whose names stand for no entity."""
+
+    entities: tuple[Entity, ...]
+    unreadable: tuple[str, ...]
+
+
+def walk_entities(tree: ZnodeTree) -> EntityWalk:
+    """Walk users, clients and the clients of users; a node that vanishes meanwhile is left out."""
+    users, clients = (names or [] for names in tree.children([f"{CONFIG_ROOT}/users", f"{CONFIG_ROOT}/clients"]))
+    paths = [*(f"users/{name}" for name in users), *(f"clients/{name}" for name in clients)]
+    paths += _clients_of_users(tree, users)
+    return _told_apart(paths)
+
+
+def walk_client_ids(tree: ZnodeTree) -> tuple[Entity, ...]:
+    """The client ids without a user that have a node; names that stand for no entity are left out."""
+    (names,) = tree.children([f"{CONFIG_ROOT}/clients"])
+    return _told_apart(f"clients/{name}" for name in names or []).entities
+
+
+def _told_apart(paths: Iterable[str]) -> EntityWalk:
+    entities: list[Entity] = []
+    unreadable: list[str] = []
+    for path in sorted(paths):
+        try:
+            entities.append(entity_of_path(path))
+        except ForeignContent:
+            unreadable.append(f"{CONFIG_ROOT}/{path}")
+    return EntityWalk(tuple(entities), tuple(unreadable))
+
+
+def _clients_of_users(tree: ZnodeTree, users: Sequence[str]) -> Iterable[str]:
+    nodes = tree.read([f"{CONFIG_ROOT}/users/{user}" for user in users])
+    parents = [user for user, node in zip(users, nodes, strict=True) if node is not None and node.child_count]
+    below = tree.children([f"{CONFIG_ROOT}/users/{user}/clients" for user in parents])
+    return [f"users/{user}/clients/{name}" for user, names in zip(parents, below, strict=True) for name in names or ()]
+
 
 _TOPICS_PATH = "/brokers/topics"
 _CLAIM_ATTEMPTS = 5
