@@ -14,7 +14,7 @@ from e2e.declared import Document
 from e2e.scene import Scene
 from lab.waiting import wait_until
 from tidegate.control.rollups_job import pod_of
-from tidegate.kube.job_manifest import job_body
+from tidegate.kube.rollup_jobs import job_body
 from tidegate.resources.kinds import parse_policy
 from tidegate.rollup.schemas import TABLES
 from tidegate.rollup.tables.store import UsageStore

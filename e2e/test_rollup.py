@@ -27,7 +27,7 @@ from lab.kube_node import NodeLab
 from lab.prometheus import PrometheusLab
 from lab.waiting import wait_until
 from tests.integration.rollup.history_server import HistoryServer
-from tidegate.kube.job_manifest import rfc3339
+from tidegate.kube.rollup_jobs import rfc3339
 
 pytestmark = pytest.mark.timeout(1500)
 EVERY_MS = 300_000

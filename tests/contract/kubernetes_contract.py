@@ -13,7 +13,7 @@ import pytest
 
 from tidegate.errors import Conflict, NotFound
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
-from tidegate.kube.job_manifest import JobPod, is_owned, job_body, selector
+from tidegate.kube.rollup_jobs import JobPod, is_owned, job_body, selector
 
 FINALIZER = "tidegate.io/restore"
 TIER_SPEC: JsonObject = {

@@ -9,7 +9,7 @@ from typing import Self
 
 from tidegate.commands.rollup_declared import AUTHORITY_FILE, RollupPolicy
 from tidegate.errors import InvalidResource
-from tidegate.kube.job_manifest import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
+from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.rollup import mebibytes
 from tidegate.rollup.ingest.brokers import brokers_between
 from tidegate.rollup.ingest.catalogue import catalogue

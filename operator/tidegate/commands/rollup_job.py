@@ -16,7 +16,7 @@ from tidegate.commands.policy_source import PolicyOptions
 from tidegate.commands.rollup_extra import require_extra
 from tidegate.commands.surroundings import surroundings_of
 from tidegate.errors import InvalidResource, NeedsMending, Unauthorized
-from tidegate.kube.job_manifest import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
+from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
 
 _TERMINATED = 128 + signal.SIGTERM
 

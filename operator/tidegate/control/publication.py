@@ -18,8 +18,8 @@ from tidegate.control.verdict import Verdict
 from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable
 from tidegate.kube.api import EventType, ObjectRef
 from tidegate.kube.cache import ResourceCache
-from tidegate.kube.event_recorder import EventRecorder
-from tidegate.kube.status_writer import StatusWriter
+from tidegate.kube.events import EventRecorder
+from tidegate.kube.status import StatusWriter
 from tidegate.resources.schema import SchemaModel
 from tidegate.telemetry import Telemetry
 

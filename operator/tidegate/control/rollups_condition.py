@@ -10,7 +10,7 @@ from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due, Window
 from tidegate.control.rollups_look import RollupSight
 from tidegate.control.verdict import Truth, Verdict, counted, listed, sentence, shortened
-from tidegate.kube.job_manifest import rfc3339
+from tidegate.kube.rollup_jobs import rfc3339
 from tidegate.resources.status import RollupStatus
 
 TYPE = "RollupsCurrent"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller_logic.rollup_schedule import JobState, Window, WindowJob
-from tidegate.kube.job_manifest import END, GENERATION, START, JobPod
+from tidegate.kube.rollup_jobs import END, GENERATION, START, JobPod
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer

@@ -16,7 +16,7 @@ from controller_logic.rollup_schedule import Due, Wanted, WindowJob, due
 from tidegate.control.rollups_job import pod_of, window_job
 from tidegate.errors import Conflict, TidegateError
 from tidegate.kube.api import JsonObject, Kubernetes
-from tidegate.kube.job_manifest import is_owned, job_body, selector
+from tidegate.kube.rollup_jobs import is_owned, job_body, selector
 from tidegate.kube.rollup_result import read_result
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup

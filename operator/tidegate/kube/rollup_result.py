@@ -13,7 +13,7 @@ from controller_logic.rollup_result import RESULT_KEY, RollupResult, decode, enc
 from controller_logic.rollup_schedule import Window, merged
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject, Kubernetes
-from tidegate.kube.job_manifest import labels, owner
+from tidegate.kube.rollup_jobs import labels, owner
 
 _ATTEMPTS = 5
 

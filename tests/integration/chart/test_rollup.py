@@ -8,7 +8,7 @@ import pytest
 
 from lab.helm import Helm
 from tests.integration.chart.rendering import CHECKOUT, HERE, objects, only, rendered
-from tidegate.kube.job_manifest import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
+from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 
 pytestmark = pytest.mark.integration
 

@@ -19,9 +19,9 @@ from tests.unit.resources.documents import policy
 from tidegate.errors import NotFound, Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef, ResourceKind
 from tidegate.kube.client import KubernetesClient
-from tidegate.kube.event_recorder import EventRecorder
+from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import LeaseTimes, PolicyLease
-from tidegate.kube.status_writer import StatusWriter
+from tidegate.kube.status import StatusWriter
 from tidegate.kube.transport import Transport, connect
 
 pytestmark = pytest.mark.integration

@@ -21,7 +21,7 @@ from tidegate.control.rollups_look import RollupLook
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject
 from tidegate.kube.client import KubernetesClient
-from tidegate.kube.job_manifest import labels, owner
+from tidegate.kube.rollup_jobs import labels, owner
 from tidegate.kube.transport import connect
 from tidegate.resources.kinds import parse_policy
 from tidegate.settings import RollupOffer

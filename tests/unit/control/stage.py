@@ -18,8 +18,8 @@ from tidegate.control.vital_signs import VitalSigns
 from tidegate.control.world import KINDS, World
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.kube.cache import ResourceCache, relist
-from tidegate.kube.event_recorder import EventRecorder
-from tidegate.kube.status_writer import StatusWriter
+from tidegate.kube.events import EventRecorder
+from tidegate.kube.status import StatusWriter
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
 from tidegate.telemetry import Telemetry

@@ -9,7 +9,7 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
-from tidegate.kube.event_recorder import EventRecorder
+from tidegate.kube.events import EventRecorder
 
 TIER = ObjectRef(BUSINESS_TIERS, "streaming", "reporting", "uid-1")
 

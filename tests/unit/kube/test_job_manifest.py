@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.contract.kubernetes_contract import POD, rollup_job
-from tidegate.kube.job_manifest import LONGEST_NAME, job_name
+from tidegate.kube.rollup_jobs import LONGEST_NAME, job_name
 
 START_MS = round(datetime(2026, 11, 22, 7, tzinfo=UTC).timestamp() * 1000)
 HOUR_MS = 3_600_000

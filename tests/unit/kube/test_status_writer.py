@@ -9,7 +9,7 @@ import pytest
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.kube import conditions, merge_patch
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
-from tidegate.kube.status_writer import StatusWriter
+from tidegate.kube.status import StatusWriter
 
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T12:00:10Z"
 NOON_SECONDS = 1767268800.0

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.kubernetes_contract import rollup_job
 from tidegate.errors import InvalidResource
-from tidegate.kube.job_manifest import labels
+from tidegate.kube.rollup_jobs import labels
 from tidegate.rollup.job.executors import Executors, Mount, master, pod_template, spark_settings
 from tidegate.rollup.job.pod import Pod, heap_mib, pod_of
 
