@@ -25,11 +25,10 @@ from tidegate.control.world import KINDS, World
 from tidegate.errors import NotFound
 from tidegate.kube.api import ResourceKind
 from tidegate.kube.cache import ResourceCache, relist
-from tidegate.kube.client import KubernetesClient
+from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import PolicyLease
 from tidegate.kube.status import StatusWriter
-from tidegate.kube.transport import connect
 from tidegate.settings import Settings
 from tidegate.telemetry import MetricsServer, Telemetry, cannot_listen, set_up_logging
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, NotFound, TidegateError
-from tidegate.kube import merge_patch
+from tidegate.kube import status
 from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
-from tidegate.kube.records import lease_body, lease_record
+from tidegate.kube.client import lease_body, lease_record
 
 # Jobs and ConfigMaps of the in-memory API server, for tests. Nothing runs here: a test says how a
 # Job ended (`finish_job`).
@@ -160,7 +160,7 @@ class InMemoryKubernetes(MemoryJobs):
             if before["metadata"]["resourceVersion"] != resource_version:
                 raise Conflict(f"{ref} has changed meanwhile.")
             after = copy.deepcopy(before)
-            after["status"] = merge_patch.apply(copy.deepcopy(dict(patch)), before.get("status") or {})
+            after["status"] = status.apply(copy.deepcopy(dict(patch)), before.get("status") or {})
             return self._settle(ref, before, after)
 
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:

@@ -59,7 +59,6 @@ def open_reader(settings: MetricsSettings) -> Reader:
 
 def open_kubernetes(kubeconfig: Path | None, context: str | None) -> Kubernetes:
     """The API server of a kubeconfig, or of the pod that the command runs in."""
-    from tidegate.kube.client import KubernetesClient
-    from tidegate.kube.transport import connect
+    from tidegate.kube.client import KubernetesClient, connect
 
     return KubernetesClient(connect(kubeconfig, context), identity="tidegate-command")

@@ -19,7 +19,7 @@ from tidegate.control.declared import Declared, belongs_to, declare
 from tidegate.control.translate import object_key
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
-from tidegate.kube.rollup_result import read_result
+from tidegate.kube.rollup_jobs import read_result
 from tidegate.resources.fields import SecretRef
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 

@@ -16,7 +16,7 @@ from tidegate.commands.rollup_declared import RollupPolicy, rollup_policy
 from tidegate.commands.rollup_engine import Engine, Span
 from tidegate.commands.surroundings import Surroundings
 from tidegate.errors import NotFound
-from tidegate.kube.rollup_result import read_result, record_result
+from tidegate.kube.rollup_jobs import read_result, record_result
 from tidegate.rollup.job.hours import LATE_MS, SETTLE_MS, run_span
 from tidegate.rollup.job.pod import pod_of
 from tidegate.rollup.member_usage import member_usage

@@ -11,13 +11,11 @@ import structlog
 
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
-from controller_logic.rollup_result import RollupResult, result_name
 from controller_logic.rollup_schedule import Due, Wanted, WindowJob, due
 from tidegate.control.rollups_job import pod_of, window_job
 from tidegate.errors import Conflict, TidegateError
 from tidegate.kube.api import JsonObject, Kubernetes
-from tidegate.kube.rollup_jobs import is_owned, job_body, selector
-from tidegate.kube.rollup_result import read_result
+from tidegate.kube.rollup_jobs import RollupResult, is_owned, job_body, read_result, result_name, selector
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer

@@ -9,20 +9,326 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
+import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from kubernetes import client
+import urllib3
+from kubernetes import client, config
+from kubernetes.client import ApiException
+from kubernetes.config import ConfigException
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
 from controller_logic.reasons import Reason
-from tidegate.errors import Conflict, Incomplete, InvalidResource, NotFound
+from tidegate import __version__
+from tidegate.errors import Conflict, Incomplete, InvalidResource, NotFound, OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
-from tidegate.kube.jobs import JobCalls
-from tidegate.kube.records import event_body, lease_body, lease_record
-from tidegate.kube.transport import Transport, connect
+
+# Turns whatever goes wrong between us and the API server into tidegate.errors, with a sentence
+# that a person can act on.
+#
+# The one question that decides: can the request have been carried out? A read never changes
+# anything. A write that never left, or that
+# the server answered with a refusal, did not happen; for every other write nobody knows.
+
+
+_NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
+# The server's own overload protection, which refuses before it looks; a 503 may come from a proxy that lost the server half-way.
+_REFUSED_UNDONE = 429
+
+
+def failure_of(error: ApiException | HTTPError, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
+    """The error to raise for a failed request.
+
+    `what` completes "could not ..."; `reason` is given to NotFound and Incomplete, whose meaning depends on what was asked.
+    """
+    if isinstance(error, HTTPError):
+        return _broken_connection(error, what=what, is_write=is_write)
+    return _refusal(error, what=what, reason=reason, is_write=is_write)
+
+
+def retry_after_seconds(error: ApiException) -> float:
+    """How long the server asks to wait; 0 when it does not say."""
+    said = (error.headers or {}).get("Retry-After", "")
+    return float(said) if said.isdecimal() else 0.0
+
+
+def server_message(error: ApiException) -> str:
+    """What the server said, without headers and request ids; its HTTP reason when the body is not a Kubernetes Status."""
+    try:
+        return str(json.loads(error.body or "")["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(error.reason or "no reason given").replace("\n", ": ")
+
+
+def _broken_connection(error: HTTPError, *, what: str, is_write: bool) -> TidegateError:
+    cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
+    if is_write and not isinstance(cause, _NEVER_SENT):
+        return OutcomeUnknown(
+            f"The connection to Kubernetes broke while Tidegate tried to {what}: {_shortly(cause)}. It is read back first."
+        )
+    return _unreachable(f"Kubernetes did not answer, so Tidegate could not {what}: {_shortly(cause)}. It tries again by itself.")
+
+
+def _unreachable(message: str) -> Unreachable:
+    return Unreachable(Reason.KUBERNETES_UNREACHABLE, message)
+
+
+def _shortly(cause: Exception) -> str:
+    # urllib3 puts the pool's text form in front: "<...>(host='10.0.0.1', port=443): Read timed out"
+    return f"{type(cause).__name__}: {str(cause).rsplit('): ', 1)[-1]}"
+
+
+def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
+    status, said = error.status, server_message(error)
+    could_not = f"Tidegate could not {what}"
+    if status in (401, 403):
+        return Unauthorized(f"{could_not}: Kubernetes refused it ({status}): {said}. Give the operator's ServiceAccount this right.")
+    if status == 404:
+        return NotFound(reason, f"{could_not}: it does not exist ({said}).")
+    if status == 409:
+        return Conflict(f"{could_not}: somebody else changed it at the same moment ({said}). It is read again and tried again.")
+    if status == 410:
+        return Incomplete(reason, f"{could_not} in one piece: the list expired while it was read ({said}). It is read again.")
+    if status in (400, 413, 422):
+        return InvalidResource(f"{could_not}: Kubernetes refuses what was sent ({status}): {said}")
+    if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(said):
+        return OutcomeUnknown(f"Kubernetes failed while Tidegate tried to {what} ({status}): {said}. It is read back first.")
+    return _unreachable(f"{could_not}: Kubernetes is busy or at fault itself ({status}): {said}. Tidegate tries again.")
+
+
+def _is_certificate_failure(said: str) -> bool:
+    # The client reports a failed TLS handshake, which comes before any request, as a refusal with status 0.
+    return "CERTIFICATE" in said
+
+
+# One request to the API server: a time limit, few repeats for reads and none for writes, JSON
+# back, failures as tidegate.errors.
+#
+# It does not know what is asked for. Answers are read as raw JSON and not through the client's
+# models, which drop fields they do not know
+# and cost ten times the work.
+
+
+_CONNECT_TIMEOUT_SECONDS = 5.0
+_PAUSES_SECONDS = (0.2, 0.8)  # before the second and the third attempt of a read
+_LONGEST_PAUSE_SECONDS = 5.0
+_RETRIED_STATUSES = (429, 500, 502, 503, 504)
+
+Call = Callable[..., Any]
+
+
+def connect(kubeconfig: Path | None = None, context: str | None = None) -> client.ApiClient:
+    """A client for the cluster this process runs in or, outside of one or with `kubeconfig`, for the one a kubeconfig names.
+
+    It connects with the first request. Raises Unauthorized when there is no usable configuration.
+    """
+    settings = client.Configuration()
+    try:
+        if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            config.load_incluster_config(client_configuration=settings)
+        else:
+            config.load_kube_config(None if kubeconfig is None else str(kubeconfig), context, client_configuration=settings)
+    except (ConfigException, OSError) as error:
+        where = "" if kubeconfig is None else f" from {kubeconfig}"
+        raise Unauthorized(
+            f"Tidegate does not know how to reach Kubernetes{where}: {str(error).rstrip('.')}. "
+            "Give --kubeconfig FILE, or run it in a Pod with a ServiceAccount."
+        ) from error
+    # The library would repeat some requests by itself, a replaced Lease among them; what is safe to repeat is decided here.
+    settings.retries = urllib3.Retry(total=False)
+    api_client = client.ApiClient(settings)
+    # the server's audit log shows it, and managedFields name as the manager what stands before the slash
+    api_client.user_agent = f"tidegate/{__version__}"
+    return api_client
+
+
+class Transport:
+    """Carries out single calls of the official client. `pause` waits between attempts; a test hands in its own."""
+
+    def __init__(self, *, request_timeout_seconds: float = 10.0, pause: Callable[[float], None] = time.sleep) -> None:
+        self._timeouts = (_CONNECT_TIMEOUT_SECONDS, request_timeout_seconds)
+        self._pause = pause
+
+    def read(self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any) -> JsonObject:
+        """The answer to a call that changes nothing; tried up to three times when the server is away or busy."""
+        for pause_seconds in (*_PAUSES_SECONDS, None):
+            try:
+                return self._once(call, *args, **parameters)
+            except (ApiException, HTTPError) as error:
+                if pause_seconds is None or not _is_worth_repeating(error):
+                    raise failure_of(error, what=what, reason=reason, is_write=False) from error
+                asked_seconds = retry_after_seconds(error) if isinstance(error, ApiException) else 0.0
+            self._pause(min(max(pause_seconds, asked_seconds), _LONGEST_PAUSE_SECONDS))
+        raise AssertionError("the last attempt either returns or raises")
+
+    def write(self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any) -> JsonObject:
+        """The answer to a call that changes something; made once, whatever happens."""
+        try:
+            return self._once(call, *args, **parameters)
+        except (ApiException, HTTPError) as error:
+            raise failure_of(error, what=what, reason=reason, is_write=True) from error
+
+    def _once(self, call: Call, *args: str, **parameters: Any) -> JsonObject:
+        response = call(*args, **parameters, _preload_content=False, _request_timeout=self._timeouts)
+        try:
+            answer: JsonObject = json.loads(response.data)
+            return answer
+        finally:
+            response.release_conn()
+
+
+def _is_worth_repeating(error: ApiException | HTTPError) -> bool:
+    return isinstance(error, HTTPError) or error.status in _RETRIED_STATUSES
+
+
+# Jobs and ConfigMaps of the real Kubernetes: the calls behind `api.Kubernetes` that usage rollups
+# need, and nothing of what is in them.
+#
+# Jobs go through the interface for custom objects as JSON, as Leases and Events do. How a Job
+# looks is in `job_manifest.py`.
+
+
+_JOBS = ("batch", "v1")
+_GONE = Reason.ROLLUPS_UNSEEN
+
+
+class JobCalls:
+    """What `KubernetesClient` can do with Jobs and ConfigMaps; it brings the interfaces and the transport."""
+
+    _objects: client.CustomObjectsApi
+    _core: client.CoreV1Api
+    _transport: Transport
+
+    def list_jobs(self, namespace: str, *, selector: str) -> list[JsonObject]:
+        found = self._transport.read(
+            self._objects.list_namespaced_custom_object,
+            *(*_JOBS, namespace, "jobs"),
+            label_selector=selector,
+            what=f"list the Jobs {selector} in {namespace}",
+            reason=_GONE,
+        )
+        return list(found.get("items") or [])
+
+    def create_job(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
+        return self._transport.write(
+            self._objects.create_namespaced_custom_object,
+            *(*_JOBS, namespace, "jobs"),
+            body=body,
+            what=f"create Job {namespace}/{body['metadata']['name']}",
+            reason=_GONE,
+        )
+
+    def delete_job(self, namespace: str, name: str, *, uid: str) -> None:
+        with contextlib.suppress(NotFound):  # gone already
+            self._transport.write(
+                self._objects.delete_namespaced_custom_object,
+                *(*_JOBS, namespace, "jobs", name),
+                body={"propagationPolicy": "Background", "preconditions": {"uid": uid}},
+                what=f"delete Job {namespace}/{name}",
+                reason=_GONE,
+            )
+
+    def read_config_map(self, namespace: str, name: str) -> JsonObject | None:
+        try:
+            return self._transport.read(
+                self._core.read_namespaced_config_map, name, namespace, what=f"read ConfigMap {namespace}/{name}", reason=_GONE
+            )
+        except NotFound:
+            return None
+
+    def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
+        name = str(body["metadata"]["name"])
+        what = f"write ConfigMap {namespace}/{name}"
+        if "resourceVersion" in body["metadata"]:
+            return self._transport.write(self._core.replace_namespaced_config_map, name, namespace, body=body, what=what, reason=_GONE)
+        return self._transport.write(self._core.create_namespaced_config_map, namespace, body=body, what=what, reason=_GONE)
+
+
+# Events and Leases between our dataclasses and the JSON of Kubernetes. Pure but for an event's
+# random name; it sends nothing.
+#
+# Kubernetes wants its MicroTime with exactly six digits and a Z; a time of whole seconds without
+# them is refused.
+
+
+REPORTING_CONTROLLER = "tidegate.io/operator"
+
+_LONGEST_NAME_STEM = 200  # with a dot and 16 digits still a valid object name
+
+
+def micro_time(seconds: float) -> str:
+    """Seconds since the epoch as Kubernetes' MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObject:
+    """`event` as an object of events.k8s.io/v1; kubectl shows it as it shows those of core/v1."""
+    about = event.regarding
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{about.name[:_LONGEST_NAME_STEM]}.{secrets.token_hex(8)}", "namespace": about.namespace},
+        "regarding": {
+            "apiVersion": about.kind.api_version,
+            "kind": about.kind.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        },
+        "eventTime": micro_time(now),
+        "reportingController": REPORTING_CONTROLLER,
+        "reportingInstance": reporting_instance,
+        "action": "Reconcile",
+        "type": event.type,
+        "reason": event.reason,
+        "note": event.note,
+    }
+
+
+def lease_body(lease: LeaseRecord) -> JsonObject:
+    """`lease` as an object of coordination.k8s.io/v1; with its resource version, if it has one, for compare-and-set."""
+    metadata = {"name": lease.name, "namespace": lease.namespace}
+    if lease.resource_version:
+        metadata["resourceVersion"] = lease.resource_version
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": {
+            "holderIdentity": lease.holder,
+            "leaseDurationSeconds": lease.duration_seconds,
+            "leaseTransitions": lease.transitions,
+            "acquireTime": micro_time(lease.acquired_at),
+            "renewTime": micro_time(lease.renewed_at),
+        },
+    }
+
+
+def lease_record(body: JsonObject) -> LeaseRecord:
+    """The Lease in `body`; what it does not say is "", 0 or the epoch."""
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    return LeaseRecord(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        holder=spec.get("holderIdentity") or "",
+        duration_seconds=spec.get("leaseDurationSeconds") or 0,
+        transitions=spec.get("leaseTransitions") or 0,
+        acquired_at=_seconds(spec.get("acquireTime")),
+        renewed_at=_seconds(spec.get("renewTime")),
+        resource_version=metadata["resourceVersion"],
+    )
+
+
+def _seconds(micro_time_text: str | None) -> float:
+    return datetime.fromisoformat(micro_time_text).timestamp() if micro_time_text else 0.0
+
 
 CHUNK_SIZE = 500
 LIST_TIMEOUT_SECONDS = 60.0

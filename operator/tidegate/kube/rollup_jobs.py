@@ -5,13 +5,151 @@ our own exit codes (64 wrong configuration, 65 wrong schema of data, 77 forbidde
 them; an eviction is not the Job's fault and is not counted; a new Pod begins only when the old one is really gone.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from math import isfinite
 from typing import Any
 
-from tidegate.kube.api import JsonObject
+from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
+from controller_logic.rollup_schedule import Window, merged
+from tidegate.errors import Conflict
+from tidegate.kube.api import JsonObject, Kubernetes
+
+# What a rollup Job writes down for the operator, as text and as values: which windows are
+# published, and the figures of usage.
+#
+# Both sides use this module, so that neither can write what the other does not read. The text has
+# to fit into a ConfigMap (1 MiB): figures of
+# the entities that move least are left out when it would not. Times are milliseconds since the
+# epoch.
+
+
+SCHEMA_VERSION = 1
+RESULT_KEY = "result.json"
+MOST_BYTES = 900_000
+_WAYS = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE_RATE}
+
+
+@dataclass(frozen=True, slots=True)
+class RollupResult:
+    """All that one policy's Jobs have found. Figures count until `valid_until_ms`; `usage` None = there are none yet.
+
+    `empty` is time of which Prometheus had nothing when there was no hope of more; what of it is `published` later is empty no more.
+    """
+
+    policy_uid: str
+    computed_at_ms: int
+    valid_until_ms: int
+    published: tuple[Window, ...] = ()
+    usage: Usage | None = None
+    empty: tuple[Window, ...] = ()
+
+
+def result_name(policy_name: str) -> str:
+    """Name of the ConfigMap, beside the policy."""
+    return f"{policy_name}-rollup"
+
+
+def encode(result: RollupResult, *, most_bytes: int = MOST_BYTES) -> str:
+    """The result as the text of `RESULT_KEY`, of at most `most_bytes`."""
+    document: dict[str, Any] = {
+        "schemaVersion": SCHEMA_VERSION,
+        "policyUid": result.policy_uid,
+        "computedAtMs": result.computed_at_ms,
+        "validUntilMs": result.valid_until_ms,
+        "publishedMs": _pairs(result.published),
+        "emptyMs": _pairs(result.empty),
+    }
+    if result.usage is None:
+        return _text(document)
+    usage = {"days": result.usage.days, "untilMs": round(result.usage.until_seconds * 1000)}
+    room = most_bytes - len(_text(document | {"usage": usage | {"entities": [], "omitted": 10**9}}))
+    rows = _fitting(_rows(result.usage), room)
+    omitted = len({entity for entity, _ in result.usage.figures}) - len(rows)
+    return _text(document | {"usage": usage | {"entities": rows, "omitted": omitted}})
+
+
+def decode(text: str) -> RollupResult:
+    """The result in a text. Raises ValueError, with a sentence, for anything that is none of ours or of another schema version."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+    if not isinstance(document, Mapping) or document.get("schemaVersion") != SCHEMA_VERSION:
+        found = document.get("schemaVersion") if isinstance(document, Mapping) else None
+        raise ValueError(f"its schemaVersion is {found!r}, and this version of Tidegate reads {SCHEMA_VERSION}")
+    try:
+        return RollupResult(
+            policy_uid=str(document["policyUid"]),
+            computed_at_ms=int(document["computedAtMs"]),
+            valid_until_ms=int(document["validUntilMs"]),
+            published=merged(_window(*pair) for pair in document["publishedMs"]),
+            usage=_usage(document["usage"]) if "usage" in document else None,
+            empty=merged(_window(*pair) for pair in document.get("emptyMs", ())),
+        )
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"a part of it is missing or of another kind: {type(error).__name__} {error}") from None
+
+
+def _pairs(windows: Iterable[Window]) -> list[list[int]]:
+    return [[window.start_ms, window.end_ms] for window in merged(windows)]
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _rows(usage: Usage) -> list[dict[str, Any]]:
+    """One row an entity, the one that moves most first."""
+    rows: dict[Entity, dict[str, Any]] = {}
+    for (entity, key), figures in usage.figures.items():
+        row = rows.setdefault(entity, {"user": entity.user or "", "clientId": entity.client_id or ""})
+        way = next(name for name, known in _WAYS.items() if known is key)
+        row[way] = [
+            round(figures.p99_total),
+            round(figures.p99_busiest),
+            figures.brokers,
+            round(figures.coverage, 4),
+            round(figures.throttled_share, 4),
+        ]
+    return sorted(rows.values(), key=lambda row: (-sum(row[way][0] for way in _WAYS if way in row), row["user"], row["clientId"]))
+
+
+def _fitting(rows: Iterable[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    kept = []
+    for row in rows:
+        room -= len(_text(row)) + 1
+        if room < 0:
+            break
+        kept.append(row)
+    return kept
+
+
+def _usage(document: Mapping[str, Any]) -> Usage:
+    figures = {
+        (Entity(row["user"] or None, row["clientId"] or None), key): _figures(row[way])
+        for row in document["entities"]
+        for way, key in _WAYS.items()
+        if way in row
+    }
+    return Usage(int(document["days"]), document["untilMs"] / 1000, figures)
+
+
+def _figures(values: Any) -> DirectionUsage:
+    total, busiest, brokers, coverage, throttled = values
+    if not all(isfinite(number) and number >= 0 for number in (total, busiest, brokers, coverage, throttled)):
+        raise ValueError(f"a figure is no amount: {values}")
+    return DirectionUsage(float(total), float(busiest), int(brokers), float(coverage), float(throttled))
+
+
+def _window(start_ms: Any, end_ms: Any) -> Window:
+    if not isinstance(start_ms, int) or not isinstance(end_ms, int) or end_ms <= start_ms:
+        raise ValueError(f"{start_ms} to {end_ms} is no window")
+    return Window(start_ms, end_ms)
+
 
 CONTAINER = "rollup"
 USER_ID = 65532
@@ -169,3 +307,83 @@ def _told_of_itself() -> list[JsonObject]:
     told: list[JsonObject] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
     limit = {"containerName": CONTAINER, "resource": "limits.memory", "divisor": "1Mi"}
     return [*told, {"name": "MEMORY_LIMIT_MIB", "valueFrom": {"resourceFieldRef": limit}}]
+
+
+# The ConfigMap through which rollup Jobs tell the operator what they found: read by one, added to
+# by the others.
+#
+# Several Jobs may add to it (a person fills a gap while one of the operator's runs), so a writer
+# reads, adds and writes with compare-and-set.
+# What is in it is known to `tidegate.kube.rollup_jobs`.
+
+
+_ATTEMPTS = 5
+
+
+def read_result(kubernetes: Kubernetes, policy: Mapping[str, Any]) -> tuple[RollupResult | None, str | None]:
+    """What the Jobs of `policy` wrote down, or why it is not used; neither where nothing is written yet. Raises what the read raises."""
+    metadata = policy["metadata"]
+    return _result_in(kubernetes.read_config_map(metadata["namespace"], result_name(metadata["name"])), policy)
+
+
+def record_result(
+    kubernetes: Kubernetes,
+    policy: Mapping[str, Any],
+    *,
+    published: Iterable[Window],
+    empty: Iterable[Window] = (),
+    usage: Usage | None,
+    now_ms: int,
+    valid_until_ms: int,
+) -> RollupResult:
+    """Add windows, and figures where they are newer than those that stand there; what cannot be read is written over.
+
+    `policy` is the whole object: the ConfigMap goes with it. Raises Conflict when others were faster again and again, else what
+    `Kubernetes.write_config_map` raises.
+    """
+    added = RollupResult(policy["metadata"]["uid"], now_ms, valid_until_ms, tuple(published), usage, tuple(empty))
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
+        present = kubernetes.read_config_map(namespace, name)
+        result = _with(_result_in(present, policy)[0], added)
+        try:
+            kubernetes.write_config_map(namespace, _body(policy, result, present))
+        except Conflict:
+            if not attempts_left:
+                raise
+        else:
+            return result
+    raise AssertionError("the last attempt either returns or raises")
+
+
+def _result_in(found: JsonObject | None, policy: Mapping[str, Any]) -> tuple[RollupResult | None, str | None]:
+    if found is None:
+        return None, None
+    try:
+        result = decode((found.get("data") or {}).get(RESULT_KEY, ""))
+    except ValueError as error:
+        return None, str(error)
+    if result.policy_uid != policy["metadata"]["uid"]:
+        return None, "it was written for another policy of the same name"
+    return result, None
+
+
+def _with(before: RollupResult | None, added: RollupResult) -> RollupResult:
+    if before is None:
+        return added
+    figures = before
+    if added.usage is not None and (before.usage is None or added.usage.until_seconds >= before.usage.until_seconds):
+        figures = added
+    return replace(
+        figures,
+        published=merged([*before.published, *added.published]),
+        empty=merged([*before.empty, *added.empty]),
+    )
+
+
+def _body(policy: Mapping[str, Any], result: RollupResult, present: JsonObject | None) -> JsonObject:
+    name = policy["metadata"]["name"]
+    metadata: JsonObject = {"name": result_name(name), "labels": labels(name), "ownerReferences": [owner(policy)]}
+    if present is not None:
+        metadata["resourceVersion"] = present["metadata"]["resourceVersion"]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {RESULT_KEY: encode(result)}}

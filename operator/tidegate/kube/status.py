@@ -7,16 +7,113 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
 from tidegate.errors import Conflict, NotFound
-from tidegate.kube import conditions, merge_patch
 from tidegate.kube.api import JsonObject, Kubernetes, ObjectRef, ResourceKind
+
+# Conditions over time: what was said stays until it changes, and a transition has the moment of
+# the change. Pure; time comes in.
+#
+# The rules are those of the Kubernetes API conventions: a list keyed by type, lastTransitionTime
+# moves only when status moves. Which
+# conditions a kind has, and what they mean, is said elsewhere.
+
+
+MAX_MESSAGE_LENGTH = 32768
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One aspect of an object's state, seen at the spec of `observed_generation`; `message` is cut at 32768 characters."""
+
+    type: str
+    status: ConditionStatus
+    reason: str
+    message: str
+    observed_generation: int
+
+    def as_json(self) -> JsonObject:
+        """The condition as a status holds it, without lastTransitionTime."""
+        return {
+            "type": self.type,
+            "status": self.status,
+            "observedGeneration": self.observed_generation,
+            "reason": str(self.reason),
+            "message": self.message[:MAX_MESSAGE_LENGTH],
+        }
+
+
+def find(conditions: Iterable[Mapping[str, Any]], condition_type: str) -> Mapping[str, Any] | None:
+    """The condition of that type, or None."""
+    return next((condition for condition in conditions if condition.get("type") == condition_type), None)
+
+
+def set_condition(conditions: Sequence[Mapping[str, Any]], condition: Condition, *, now: str) -> list[JsonObject]:
+    """`conditions` with `condition` in its place, or at the end. `now` is an RFC 3339 time."""
+    return merge(conditions, [condition.as_json()], now=now)
+
+
+def merge(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], *, now: str) -> list[JsonObject]:
+    """`present` with every condition of `wanted` set: same order, new types at the end, other writers' types untouched.
+
+    lastTransitionTime is kept where the status is what it was, and is `now` otherwise; what `wanted` says of it is ignored.
+    """
+    by_type = {condition["type"]: condition for condition in wanted}
+    merged = [_settled(condition, by_type.pop(condition["type"], None), now=now) for condition in present]
+    return [*merged, *(_settled(None, condition, now=now) for condition in by_type.values())]
+
+
+def _settled(before: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None, *, now: str) -> JsonObject:
+    if wanted is None:
+        return dict(before or {})
+    unchanged = before is not None and before.get("status") == wanted["status"]
+    moved_at = before.get("lastTransitionTime") if before is not None and unchanged else None
+    return {**wanted, "lastTransitionTime": moved_at or now}
+
+
+# RFC 7386 JSON merge patch: apply one, and find the smallest one that leads from what is there to
+# what is wanted.
+#
+# Pure. It knows nothing of Kubernetes; lists are values here, replaced as a whole.
+
+
+def difference(current: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that makes every key of `desired` hold; {} when it holds already.
+
+    Keys that `desired` does not name are left as they are. A key whose desired value is None is removed if it is there.
+    """
+    patch: dict[str, Any] = {}
+    for key, wanted in desired.items():
+        present = current.get(key)
+        if isinstance(wanted, Mapping) and isinstance(present, Mapping):
+            if inner := difference(present, wanted):
+                patch[key] = inner
+        elif wanted != present or isinstance(wanted, bool) is not isinstance(present, bool):
+            patch[key] = wanted
+    return patch
+
+
+def apply(patch: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+    """`current` with `patch` merged into it; `current` itself is not changed."""
+    merged = dict(current)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            present = merged.get(key)
+            merged[key] = apply(value, present if isinstance(present, Mapping) else {})
+        else:
+            merged[key] = value
+    return merged
+
 
 _log = structlog.get_logger(__name__)
 
@@ -82,9 +179,9 @@ class StatusWriter:
     def _patch(self, current: Mapping[str, Any], wanted: JsonObject) -> JsonObject:
         status = current.get("status") or {}
         if "conditions" in wanted:
-            merged = conditions.merge(status.get("conditions") or [], wanted["conditions"], now=_rfc3339(self._wall()))
+            merged = merge(status.get("conditions") or [], wanted["conditions"], now=_rfc3339(self._wall()))
             wanted = {**wanted, "conditions": merged}
-        return merge_patch.difference(status, wanted)
+        return difference(status, wanted)
 
     def _note_what_was_not_kept(self, ref: ObjectRef, rest: JsonObject) -> None:
         """A server with older CRDs drops fields it does not know; said once, and not written again at every pass."""

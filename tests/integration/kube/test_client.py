@@ -18,11 +18,10 @@ from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Pe
 from tests.unit.resources.documents import policy
 from tidegate.errors import NotFound, Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef, ResourceKind
-from tidegate.kube.client import KubernetesClient
+from tidegate.kube.client import KubernetesClient, Transport, connect
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import LeaseTimes, PolicyLease
 from tidegate.kube.status import StatusWriter
-from tidegate.kube.transport import Transport, connect
 
 pytestmark = pytest.mark.integration
 

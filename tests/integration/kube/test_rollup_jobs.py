@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from kubernetes import client as kubernetes_client
 
-from controller_logic.rollup_result import RESULT_KEY, RollupResult, encode, result_name
 from controller_logic.rollup_schedule import Window
 from lab.helm import Helm
 from lab.kube_api import KubeApi
@@ -20,9 +19,8 @@ from tests.unit.resources.documents import policy
 from tidegate.control.rollups_look import RollupLook
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject
-from tidegate.kube.client import KubernetesClient
-from tidegate.kube.rollup_jobs import labels, owner
-from tidegate.kube.transport import connect
+from tidegate.kube.client import KubernetesClient, connect
+from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode, labels, owner, result_name
 from tidegate.resources.kinds import parse_policy
 from tidegate.settings import RollupOffer
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from controller_logic.model import Entity, QuotaKey
-from controller_logic.rollup_result import RESULT_KEY, RollupResult, decode
 from controller_logic.rollup_schedule import Window
 from lab.kube_api import KubeApi
 from tests.integration.rollup.estate import END_MS, RATES, SCRAPE_MS, START_MS, moved
@@ -20,6 +19,7 @@ from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.resources.documents import policy, tier
 from tidegate.cli import main
 from tidegate.commands.surroundings import Surroundings
+from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, decode
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore

@@ -12,7 +12,7 @@ from controller_logic.reasons import Reason
 from tests.unit.commands.conftest import World
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject
-from tidegate.kube.rollup_result import record_result
+from tidegate.kube.rollup_jobs import record_result
 
 MONTH_MS = 30 * 86_400_000
 

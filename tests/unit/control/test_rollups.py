@@ -12,7 +12,6 @@ import pytest
 
 from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from controller_logic.reasons import Reason
-from controller_logic.rollup_result import RESULT_KEY, RollupResult, encode
 from controller_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, WindowJob
 from lab.waiting import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
@@ -23,6 +22,7 @@ from tidegate.control.rollups_look import RollupLook, RollupSight
 from tidegate.control.verdict import Truth, Verdict
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
+from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer, Settings
 

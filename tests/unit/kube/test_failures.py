@@ -8,7 +8,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, Re
 
 from controller_logic.reasons import Reason
 from tidegate import errors
-from tidegate.kube.failures import failure_of
+from tidegate.kube.client import failure_of
 
 
 def refused(status: int) -> ApiException:

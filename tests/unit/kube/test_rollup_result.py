@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
-from controller_logic.rollup_result import RollupResult
 from controller_logic.rollup_schedule import Window
 from tests.contract.kubernetes_contract import POLICY
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject
-from tidegate.kube.rollup_result import read_result, record_result
+from tidegate.kube.rollup_jobs import RollupResult, read_result, record_result
 
 OURS = {**POLICY, "metadata": {**POLICY["metadata"], "namespace": "streaming"}}
 FIGURES = {(Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE): DirectionUsage(1e6, 1e6, 1, 1.0, 0.0)}

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.doubles.kubernetes import InMemoryKubernetes
-from tidegate.kube import conditions, merge_patch
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
-from tidegate.kube.status import StatusWriter
+from tidegate.kube.status import StatusWriter, apply, difference, merge, set_condition
 
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T12:00:10Z"
 NOON_SECONDS = 1767268800.0
@@ -32,22 +31,22 @@ def condition(status: str = "True", message: str = "well", kind: str = "Ready") 
     ],
 )
 def test_the_patch_is_the_smallest_that_leads_there(current: JsonObject, desired: JsonObject, patch: JsonObject) -> None:
-    assert merge_patch.difference(current, desired) == patch
-    assert merge_patch.difference(merge_patch.apply(patch, current), desired) == {}
+    assert difference(current, desired) == patch
+    assert difference(apply(patch, current), desired) == {}
 
 
 @pytest.mark.parametrize(("status", "moved_at"), [("True", NOON), ("False", LATER)], ids=["same-status", "other-status"])
 def test_last_transition_time_moves_only_with_the_status(status: str, moved_at: str) -> None:
     present = [{**condition(), "lastTransitionTime": NOON}]
-    assert conditions.merge(present, [condition(status, "new words")], now=LATER) == [
+    assert merge(present, [condition(status, "new words")], now=LATER) == [
         {**condition(status, "new words"), "lastTransitionTime": moved_at}
     ]
 
 
 def test_conditions_of_others_stay_where_they_are() -> None:
     theirs = {**condition(kind="Audited"), "lastTransitionTime": NOON}
-    ready = conditions.Condition("Ready", "True", "InSync", "well", observed_generation=1)
-    assert conditions.set_condition([theirs], ready, now=LATER) == [theirs, {**condition(), "lastTransitionTime": LATER}]
+    ready = status.Condition("Ready", "True", "InSync", "well", observed_generation=1)
+    assert set_condition([theirs], ready, now=LATER) == [theirs, {**condition(), "lastTransitionTime": LATER}]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tidegate import __version__
-from tidegate.kube.transport import connect
+from tidegate.kube.client import connect
 
 
 def test_the_server_learns_who_asks_because_managed_fields_and_audit_logs_show_it(tmp_path: Path) -> None:
