@@ -11,10 +11,10 @@ from tidegate.prometheus.absent import Cards, absent_cards, absent_clients, stal
 from tidegate.prometheus.asking import Asking
 from tidegate.prometheus.broker_identity import broker_of
 from tidegate.prometheus.client import PrometheusClient
-from tidegate.prometheus.client_samples import ClientSample, ReadClient, newest_of_each
-from tidegate.prometheus.nic_readings import nic_spans
-from tidegate.prometheus.presets import identity_of, queries_of
+from tidegate.prometheus.clients import ClientSample, ReadClient, newest_of_each
+from tidegate.prometheus.nics import nic_spans
 from tidegate.prometheus.problems import Oddity, problems_of
+from tidegate.prometheus.queries import identity_of, queries_of
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import MetricsSettings
 

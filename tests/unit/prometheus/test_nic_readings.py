@@ -7,7 +7,7 @@ import math
 from controller_logic.model import Direction, ReadingProblem
 from controller_logic.reasons import Reason
 from tidegate.prometheus.broker_identity import broker_of
-from tidegate.prometheus.nic_readings import NicSpans, nic_spans
+from tidegate.prometheus.nics import NicSpans, nic_spans
 from tidegate.prometheus.problems import problems_of
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BrokerLabel

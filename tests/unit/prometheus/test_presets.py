@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from tidegate.prometheus.presets import identity_of, queries_of
+from tidegate.prometheus.queries import identity_of, queries_of
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, PrometheusServer, Queries
 
 SERVER = PrometheusServer("http://prometheus:9090")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidegate.prometheus.broker_identity import broker_of
-from tidegate.prometheus.presets import identity_of
+from tidegate.prometheus.queries import identity_of
 from tidegate.prometheus.selectors import literally
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker_fold import DirectionSamples

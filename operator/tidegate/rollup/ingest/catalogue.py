@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.prometheus.broker_identity import broker_matcher
-from tidegate.prometheus.presets import identity_of, queries_of
+from tidegate.prometheus.queries import identity_of, queries_of
 from tidegate.prometheus.selectors import is_equal, matches, selector
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.samples import Selection

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import InvalidResource
-from tidegate.prometheus.presets import queries_of
+from tidegate.prometheus.queries import queries_of
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
 from tidegate.rollup.samples import Selection
 from tidegate.rollup.transport.selection_text import promql, selection_of

@@ -12,7 +12,7 @@ from controller_logic.model import Entity
 from controller_logic.reasons import Reason
 from tidegate.prometheus.broker_identity import BrokerOf
 from tidegate.prometheus.entity_labels import entity_of
-from tidegate.prometheus.nic_readings import FUTURE_SECONDS, without_broker
+from tidegate.prometheus.nics import FUTURE_SECONDS, without_broker
 from tidegate.prometheus.problems import Oddity
 from tidegate.prometheus.series import Series, is_amount
 
