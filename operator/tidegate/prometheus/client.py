@@ -4,22 +4,212 @@ That is: limits of time and size, few repeats, warnings that are not lost, sampl
 tidegate.errors. Login, authorities and redirects are `session`'s; what is asked and what an answer means is not known here.
 """
 
+import json
+import ssl
 import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import requests
 from prometheus_api_client import PrometheusConnect
+from requests import exceptions
+from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3 import Retry
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from tidegate.errors import Unreachable
-from tidegate.prometheus import failures
-from tidegate.prometheus.answer import NotSamples, read_answer
-from tidegate.prometheus.arriving_json import NotJson
+from controller_logic.model import ReadingProblem
+from controller_logic.reasons import Reason
+from tidegate import __version__
+from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.prometheus.answer import NotJson, NotSamples, read_answer
+from tidegate.prometheus.queries import over_last
 from tidegate.prometheus.series import Series
-from tidegate.prometheus.session import Session
-from tidegate.prometheus.settings import PrometheusServer
+from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
+
+# What every request to Prometheus gets from us: login, authorities, no redirects, no compression,
+# and its answer unread.
+#
+# The client library asks through this session and would read any answer whole and without bounds;
+# here it is handed the answer as a
+# stream instead, for `client` to read within its limits. What goes wrong is not judged here.
+
+
+class Session(requests.Session):
+    """A session for one server; raises InvalidHeader for a token that cannot be sent.
+
+    Nothing comes from the environment: no proxy, no .netrc, no other authorities.
+    """
+
+    def __init__(self, server: PrometheusServer) -> None:
+        super().__init__()
+        self.trust_env = False
+        self.verify = server.ca_file or _own_authorities()
+        # Compressing costs the server ten times what sending does, and a packed answer may unpack to any size.
+        self.headers.update({"Accept-Encoding": "identity", "User-Agent": f"tidegate/{__version__}"})
+        self.auth = _authorization(server.login)
+
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        return _UnreadAnswer(super().send(request, **{**kwargs, "stream": True}))
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Nowhere: a redirect leads to a login page, or takes the login to another host."""
+
+
+class _UnreadAnswer(requests.Response):
+    """What the library takes for a finished answer; the "result" that it finds in it is the real answer, unread."""
+
+    def __init__(self, answer: requests.Response) -> None:
+        super().__init__()
+        self.status_code = 200  # the library would read the body of any other into its error message
+        self._answer = answer
+
+    def json(self, **_: Any) -> Any:
+        return {"data": {"result": self._answer}}
+
+
+class _Bearer(AuthBase):
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
+        r.headers["Authorization"] = f"Bearer {self._token}"
+        return r
+
+
+def _authorization(login: BearerLogin | BasicLogin | None) -> AuthBase | None:
+    match login:
+        case BearerLogin(token):
+            if not (token.isascii() and token.isprintable()):
+                raise requests.exceptions.InvalidHeader("the token has signs that no header can carry")
+            return _Bearer(token)
+        case BasicLogin(username, password):
+            # text would be sent as Latin-1, which lacks most of the world's letters
+            return HTTPBasicAuth(username.encode(), password.encode())
+    return None
+
+
+def _own_authorities() -> str | bool:
+    """The machine's own authorities, to which administrators add theirs; those that come with the library where it has none."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath or True
+
+
+# What answers and errors of HTTP say, in a few words for a message.
+
+
+SHOWN_CHARACTERS = 300
+
+
+def said_in(beginning: bytes) -> str:
+    """The reason that the beginning of an answer gives: Prometheus' own, or what a gateway before it says."""
+    text = beginning.decode("utf-8", "replace")
+    try:
+        text = str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        text = "a web page" if text.lstrip().startswith("<") else text
+    shown = "".join(sign if sign.isprintable() else " " for sign in text)
+    return " ".join(shown.split())[:SHOWN_CHARACTERS].rstrip(".") or "no reason given"
+
+
+def shortly(error: Exception) -> str:
+    """What the innermost error says; those around it repeat it, and hold the whole query."""
+    inner: object = error
+    while isinstance(inner, Exception):
+        error = inner
+        inner = getattr(error, "reason", None) or next((part for part in error.args if isinstance(part, Exception)), None)
+    # urllib3 puts the text form of the connection in front: "HTTPConnection(host='10.0.0.1', port=9090): Failed to ..."
+    return (getattr(error, "strerror", None) or str(error)).rsplit("): ", 1)[-1][:SHOWN_CHARACTERS]
+
+
+# Turns whatever goes wrong between us and Prometheus into tidegate.errors, with a sentence that a
+# person can act on.
+#
+# Nothing here decides what a reading is worth without the answer; every sentence says that nothing
+# is done on load meanwhile, because
+# `controller_logic` holds on what it cannot see.
+
+
+MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
+_BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
+_TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
+
+
+def shown_address(url: str) -> str:
+    """The address without a login that may stand in it, for messages."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the address given"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def broken(error: Exception, address: str) -> TidegateError:
+    """No answer, or only the beginning of one, because of this error of the HTTP library or of the operating system."""
+    match error:
+        case exceptions.InvalidHeader():
+            return Unauthorized(
+                "The login for Prometheus holds a line break or another sign that no request can carry. Correct the Secret."
+            )
+        case _ if isinstance(error, _BAD_ADDRESS):
+            return InvalidResource(
+                f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port in metrics.prometheus.url."
+            )
+        case exceptions.SSLError():
+            return unreachable(address, f"the encrypted connection failed: {shortly(error)}", "Check metrics.prometheus.caSecretRef.")
+        case _ if isinstance(error, _TOO_SLOW):
+            return too_slow(address)
+        case exceptions.RequestException() | HTTPError():
+            return unreachable(address, shortly(error), "Check metrics.prometheus.url and the network policy.")
+    return unreachable(address, f"its certificate authorities cannot be read: {error}", "Check metrics.prometheus.caSecretRef.")
+
+
+def too_slow(address: str) -> TidegateError:
+    """It was given all the time there is."""
+    return unreachable(address, "it took too long", "Look at its load, and at how many series the queries match.")
+
+
+def unreachable(address: str, why: str, hint: str) -> TidegateError:
+    """It did not answer."""
+    return Unreachable(Reason.PROMETHEUS_UNREACHABLE, f"Prometheus at {address} did not answer: {why}. {MEANWHILE} {hint}")
+
+
+def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
+    """An answer with another status than 200, of whose body the beginning was read."""
+    status, said = answer.status_code, said_in(beginning)
+    if answer.headers.get("Location") and 300 <= status < 400:
+        elsewhere = shown_address(answer.headers["Location"])
+        why = f"Prometheus at {address} sent us on to {elsewhere}, where a login may be wanted; we do not follow. {MEANWHILE}"
+        return Unauthorized(f"{why} Give the address of the query API itself, or a login in metrics.prometheus.credentialsSecretRef.")
+    if status in (401, 403):
+        why = f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE}"
+        return Unauthorized(f"{why} Check the login in metrics.prometheus.credentialsSecretRef.")
+    if status == 404:
+        why = f"There is no query API at {address} (404). {MEANWHILE}"
+        return NotFound(Reason.PROMETHEUS_UNREACHABLE, f"{why} Check the path in metrics.prometheus.url; it ends before /api/v1.")
+    if status in (400, 422):
+        return InvalidResource(f"Prometheus at {address} cannot carry out a query: {said}. {MEANWHILE}", Reason.METRICS_QUERY_REFUSED)
+    return unreachable(address, f"it is busy or at fault itself ({status}): {said}", "Look at its log.")
+
+
+def too_large(limit_bytes: int, address: str) -> TidegateError:
+    """The answer was longer than anybody wants to read."""
+    why = f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and was not read to its end. {MEANWHILE}"
+    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Narrow the queries, for instance to one Kafka cluster.")
+
+
+def not_samples(error: Exception, answer: requests.Response, address: str) -> TidegateError:
+    """A whole answer, of another kind than samples."""
+    kind = answer.headers.get("Content-Type") or "of no stated kind"
+    why = f"What answered at {address} is not usable as samples ({kind}): {error}. {MEANWHILE}"
+    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Check metrics.prometheus.url; a login page answers like this, too.")
+
+
+def partial(warnings: Sequence[str], address: str) -> TidegateError:
+    """Prometheus itself says that something may be missing."""
+    why = f"Prometheus at {address} warns that its answer may lack something: {'; '.join(warnings)[:SHOWN_CHARACTERS]}. {MEANWHILE}"
+    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
+
 
 _PAUSES_SECONDS = (0.2, 0.8)  # before the second and the third attempt
 _CHUNK_BYTES = 256 * 1024
@@ -34,7 +224,7 @@ class PrometheusClient:
     def __init__(
         self, server: PrometheusServer, *, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
     ) -> None:
-        self.address = failures.shown_address(server.url)
+        self.address = shown_address(server.url)
         self._server = server
         self._monotonic = monotonic
         self._pause = pause
@@ -66,12 +256,12 @@ class PrometheusClient:
             with self._asked(promql, until) as answer:
                 return self._read(answer, each, until)
         except (OSError, HTTPError) as error:  # the errors of requests are OSErrors
-            raise failures.broken(error, self.address) from error
+            raise broken(error, self.address) from error
 
     def _asked(self, promql: str, until: float) -> requests.Response:
         left_seconds = until - self._monotonic()
         if left_seconds <= 0:
-            raise failures.too_slow(self.address)
+            raise too_slow(self.address)
         timeouts = (min(self._server.connect_timeout_seconds, left_seconds), min(self._server.read_timeout_seconds, left_seconds))
         # the server, too, gives up when nobody waits any longer
         server_timeout = f"{max(round(left_seconds * 1000), 1)}ms"
@@ -90,13 +280,13 @@ class PrometheusClient:
 
     def _read(self, answer: requests.Response, each: Callable[[Series], Item], until: float) -> list[Item]:
         if answer.status_code != 200:
-            raise failures.refusal(answer, answer.raw.read1(_SHOWN_BYTES, decode_content=True), self.address)
+            raise refusal(answer, answer.raw.read1(_SHOWN_BYTES, decode_content=True), self.address)
         try:
             found = read_answer(self._chunks(answer, until), each)
         except (NotJson, NotSamples) as error:
-            raise failures.not_samples(error, answer, self.address) from error
+            raise not_samples(error, answer, self.address) from error
         if found.warnings:
-            raise failures.partial(found.warnings, self.address)
+            raise partial(found.warnings, self.address)
         return found.items
 
     def _chunks(self, answer: requests.Response, until: float) -> Iterator[bytes]:
@@ -105,7 +295,53 @@ class PrometheusClient:
         while chunk := answer.raw.read1(_CHUNK_BYTES, decode_content=True):
             size += len(chunk)
             if size > self._server.answer_limit_bytes:
-                raise failures.too_large(self._server.answer_limit_bytes, self.address)
+                raise too_large(self._server.answer_limit_bytes, self.address)
             if self._monotonic() > until:
-                raise failures.too_slow(self.address)
+                raise too_slow(self.address)
             yield chunk
+
+
+# The queries of one reading: they share one time limit, and a server that is away or wants a login
+# is not asked a second one.
+#
+# It keeps what failed as problems and gives no answer for it; what an answer means is not known
+# here.
+
+
+_WHOLE_SERVER = (Unreachable, Unauthorized, NotFound)
+
+
+class Asking:
+    """Asks until `until_monotonic_seconds`."""
+
+    def __init__(self, client: PrometheusClient, *, until_monotonic_seconds: float) -> None:
+        self._client = client
+        self._until = until_monotonic_seconds
+        self._given_up = False
+        self._problems: list[ReadingProblem] = []
+
+    @property
+    def problems(self) -> tuple[ReadingProblem, ...]:
+        """What failed, each way of failing once."""
+        return tuple(dict.fromkeys(self._problems))
+
+    def ask(self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float) -> list[Item] | None:
+        """What `each` makes of every series with a sample in the last `seconds`; None = not asked, or no answer that can be used.
+
+        `what` names the query in problems.
+        """
+        if query is None or self._given_up:
+            return None
+        try:
+            return self._client.query(over_last(query, seconds), each, until_monotonic_seconds=self._until)
+        except TidegateError as error:
+            self._given_up = isinstance(error, _WHOLE_SERVER)
+            self._problems.append(ReadingProblem(error.reason, _told(error, what, query)))
+            return None
+
+
+def _told(error: TidegateError, what: str, query: str) -> str:
+    if error.reason is not Reason.METRICS_QUERY_REFUSED:
+        return error.message
+    advice = "A query must be a plain selector, without function, range or aggregation, so that samples keep their times."
+    return f"{error.message} The query for {what} is {query}. {advice}"

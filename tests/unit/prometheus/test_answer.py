@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.prometheus.answer import Answer, NotSamples, read_answer
-from tidegate.prometheus.arriving_json import NotJson
+from tidegate.prometheus.answer import Answer, NotJson, NotSamples, read_answer
 from tidegate.prometheus.series import Series
 
 SERIES = {"metric": {"__name__": "sent", "broker": "1"}, "values": [[1000, "1"], [1001.5, "2.5"]]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.prometheus.broker_identity import broker_matcher, broker_of
+from tidegate.prometheus.queries import broker_matcher, broker_of
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel
 
 

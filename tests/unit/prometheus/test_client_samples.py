@@ -9,10 +9,9 @@ import pytest
 
 from controller_logic.model import Entity, ReadingProblem
 from controller_logic.reasons import Reason
-from tidegate.prometheus.broker_identity import broker_of
 from tidegate.prometheus.clients import ClientSample, ReadClient, Who, newest_of_each
-from tidegate.prometheus.problems import problems_of
-from tidegate.prometheus.series import Series
+from tidegate.prometheus.queries import broker_of
+from tidegate.prometheus.series import Series, problems_of
 from tidegate.prometheus.settings import BrokerLabel
 
 NOW = 1000.0

@@ -6,7 +6,7 @@ import pytest
 
 from controller_logic.model import Entity
 from tests.unit.kafka.test_entity_names import SANITIZER
-from tidegate.prometheus.entity_labels import entity_of
+from tidegate.prometheus.clients import entity_of
 
 
 @pytest.mark.parametrize(("name", "tag"), SANITIZER)

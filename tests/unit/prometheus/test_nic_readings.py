@@ -6,10 +6,9 @@ import math
 
 from controller_logic.model import Direction, ReadingProblem
 from controller_logic.reasons import Reason
-from tidegate.prometheus.broker_identity import broker_of
 from tidegate.prometheus.nics import NicSpans, nic_spans
-from tidegate.prometheus.problems import problems_of
-from tidegate.prometheus.series import Series
+from tidegate.prometheus.queries import broker_of
+from tidegate.prometheus.series import Series, problems_of
 from tidegate.prometheus.settings import BrokerLabel
 
 NOW = 1000.0

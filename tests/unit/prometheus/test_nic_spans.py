@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_logic.model import NicSpan
-from tidegate.prometheus.nic_spans import Ambiguous, spans_of
+from tidegate.prometheus.nics import Ambiguous, spans_of
 from tidegate.prometheus.series import Series
 
 

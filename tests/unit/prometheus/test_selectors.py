@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tidegate.prometheus.selectors import is_equal, is_not, literally, matches, matches_none, over_last, selector
+from tidegate.prometheus.queries import is_equal, is_not, literally, matches, matches_none, over_last, selector
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.prometheus.entity_labels import entity_of
+from tidegate.prometheus.clients import entity_of
 from tidegate.rollup.fold.held_time import held_ms
 from tidegate.rollup.fold.scrape_grid import ScrapeGrid
 from tidegate.rollup.samples import SeriesSamples

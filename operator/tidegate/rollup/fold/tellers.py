@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.prometheus.nic_spans import CARD_LABELS
+from tidegate.prometheus.nics import CARD_LABELS
 from tidegate.rollup.fold.counters import Whole, bytes_by_window, spread, whole_counts
 from tidegate.rollup.fold.course import Rate, rates_at
 from tidegate.rollup.fold.scrape_interval import interval_between

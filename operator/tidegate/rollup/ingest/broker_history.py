@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tidegate.prometheus.broker_identity import broker_of
-from tidegate.prometheus.queries import identity_of
-from tidegate.prometheus.selectors import literally
+from tidegate.prometheus.queries import broker_of, identity_of, literally
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker_fold import DirectionSamples
 from tidegate.rollup.fold.windows import Reading

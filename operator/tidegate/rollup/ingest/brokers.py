@@ -1,7 +1,6 @@
 """Which brokers a run has to ask about: whoever told any counter in its hours, also one that died before they ended."""
 
-from tidegate.prometheus.broker_identity import broker_of
-from tidegate.prometheus.queries import identity_of
+from tidegate.prometheus.queries import broker_of, identity_of
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.ingest.catalogue import catalogue
 from tidegate.rollup.samples import Transport

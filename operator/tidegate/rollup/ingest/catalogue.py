@@ -7,9 +7,7 @@ never speak of different series. What only tables need are the brokers' own coun
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.prometheus.broker_identity import broker_matcher
-from tidegate.prometheus.queries import identity_of, queries_of
-from tidegate.prometheus.selectors import is_equal, matches, selector
+from tidegate.prometheus.queries import broker_matcher, identity_of, is_equal, matches, queries_of, selector
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.samples import Selection
 from tidegate.rollup.schemas import Direction

@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tidegate.prometheus.broker_identity import broker_of
-from tidegate.prometheus.queries import identity_of
+from tidegate.prometheus.queries import broker_of, identity_of
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.fold.client_gauges import MOST_BYTES_PER_SECOND, Client, client_of
 from tidegate.rollup.fold.windows import longest_hold_ms

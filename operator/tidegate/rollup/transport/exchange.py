@@ -13,7 +13,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from tidegate.errors import TidegateError, Unreachable
-from tidegate.prometheus.failures import shown_address
+from tidegate.prometheus.client import shown_address
 from tidegate.rollup.transport import failures
 from tidegate.rollup.transport.history_session import HistorySession
 from tidegate.rollup.transport.request_slots import NoSlot, RequestSlots

@@ -1,6 +1,6 @@
 """What goes wrong between us and a server's history, as tidegate.errors with a sentence that a person can act on.
 
-The operator's readings have sentences of their own (`tidegate.prometheus.failures`): there it is about what is throttled meanwhile.
+The operator's readings have sentences of their own (`tidegate.prometheus.client`): there it is about what is throttled meanwhile.
 """
 
 import requests
@@ -9,7 +9,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
-from tidegate.prometheus.answer_words import SHOWN_CHARACTERS, said_in, shortly
+from tidegate.prometheus.client import SHOWN_CHARACTERS, said_in, shortly
 
 MEANWHILE = "No usage is written for what was asked; a later run reads it again."
 _BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)

@@ -7,7 +7,7 @@ from typing import Any
 import requests
 from requests.auth import AuthBase
 
-from tidegate.prometheus.session import Session
+from tidegate.prometheus.client import Session
 from tidegate.rollup.transport.settings import HistorySettings
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tidegate.prometheus.answer import NotSamples, read_answer
-from tidegate.prometheus.arriving_json import NotJson
+from tidegate.prometheus.answer import NotJson, NotSamples, read_answer
 from tidegate.prometheus.series import Series
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.transport import failures

@@ -3,7 +3,7 @@
 import re
 
 from tidegate.errors import InvalidResource
-from tidegate.prometheus.selectors import is_equal, literally, matches, matches_none, selector
+from tidegate.prometheus.queries import is_equal, literally, matches, matches_none, selector
 from tidegate.rollup.samples import Selection
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
