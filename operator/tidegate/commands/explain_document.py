@@ -10,7 +10,7 @@ from controller_logic.model import BYTE_RATE_KEYS, Override, QuotaKey
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
 from tidegate.commands.page import Document
 from tidegate.commands.plan_document import entity_document
-from tidegate.control.status_policy import rfc3339
+from tidegate.control.report.status import rfc3339
 
 
 def explain_document(subject: Subject, explanations: Sequence[KeyExplanation], *, brokers: int | None, warnings: Sequence[str]) -> Document:

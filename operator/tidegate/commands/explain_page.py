@@ -12,7 +12,7 @@ from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
 from tidegate.commands.page import Page
 from tidegate.commands.quantity import ago_words, short_words
-from tidegate.control.status_policy import rfc3339
+from tidegate.control.report.status import rfc3339
 
 LEVEL_WORDS = {
     PrecedenceLevel.USER_AND_CLIENT: "this user with this client id",

@@ -9,8 +9,8 @@ import threading
 import structlog
 
 from tidegate.control.controller import Controller
+from tidegate.control.runtime import World
 from tidegate.control.wake import Cause, Wakeup
-from tidegate.control.world import World
 
 log = structlog.get_logger(__name__)
 

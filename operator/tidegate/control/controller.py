@@ -13,20 +13,20 @@ from controller_logic.decision import Decision
 from controller_logic.model import Readings, Topology
 from tidegate.control.apply import Applied
 from tidegate.control.backoff import Backoff
-from tidegate.control.connection import Connection
-from tidegate.control.control_pass import ControlPass, PassResult
+from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, belongs_to, declare
 from tidegate.control.deletion import Deletion
 from tidegate.control.first_word import FIRST_WORD_AFTER_SECONDS, first_word
 from tidegate.control.metrics_watch import Around, MetricsWatch
 from tidegate.control.observe import Seen
 from tidegate.control.ownership import RESTORE_FINALIZER, has_finalizer, take_ownership
+from tidegate.control.reconcile import ControlPass, PassResult
 from tidegate.control.report_desk import PassReport, ReportDesk
 from tidegate.control.rivals import older_rival
 from tidegate.control.rollups import RollupAround, RollupWatch
 from tidegate.control.rollups_look import RollupLook, RollupSight
+from tidegate.control.runtime import World
 from tidegate.control.wake import Cause
-from tidegate.control.world import World
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ObjectRef, ResourceKind
 from tidegate.policy_reading import PolicyReading, inputs_of

@@ -6,7 +6,7 @@ ZooKeeper answers or not. What is left then stays in the ledger, and the claim s
 
 from dataclasses import dataclass
 
-from tidegate.control.control_pass import PassResult
+from tidegate.control.reconcile import PassResult
 from tidegate.control.verdict import counted, listed
 
 

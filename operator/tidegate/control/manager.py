@@ -14,8 +14,8 @@ from tidegate.control.backoff import Backoff
 from tidegate.control.control_loop import ControlLoop
 from tidegate.control.controller import Controller
 from tidegate.control.declared import policy_name_of
+from tidegate.control.runtime import KINDS, World
 from tidegate.control.wake import Cause, Wakeup
-from tidegate.control.world import KINDS, World
 from tidegate.errors import TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import relist

@@ -3,7 +3,7 @@
 from controller_logic.model import Direction, ReadingProblem
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Card, Pressure
-from tidegate.control.control_pass import PassResult
+from tidegate.control.reconcile import PassResult
 from tidegate.control.verdict import Truth, Verdict, listed, sentence, shortened
 
 _TYPE = "MetricsFresh"

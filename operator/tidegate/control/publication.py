@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import structlog
 
-from tidegate.control.report import Report
+from tidegate.control.report.reporter import Report
 from tidegate.control.translate import object_key
 from tidegate.control.verdict import Verdict
 from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable

@@ -10,8 +10,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from controller_logic.model import QuotaWrite
-from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
+from tidegate.control.reconcile import PassResult
 from tidegate.control.rollups_look import RollupSight
 from tidegate.kube.api import JsonObject
 

@@ -13,9 +13,9 @@ from controller_logic.contracts.overrides import Misfit, Overridden
 from controller_logic.decision import MemberReport, MemberState
 from controller_logic.model import Entity, Hold, Mode, Override
 from controller_logic.reasons import Reason
-from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
-from tidegate.control.status_policy import rfc3339
+from tidegate.control.reconcile import PassResult
+from tidegate.control.report.status import rfc3339
 from tidegate.control.translate import object_key
 from tidegate.control.verdict import Truth, Verdict, counted, listed, ready
 from tidegate.kube.api import JsonObject

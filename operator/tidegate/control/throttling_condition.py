@@ -7,7 +7,7 @@ from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import Direction
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
-from tidegate.control.control_pass import PassResult
+from tidegate.control.reconcile import PassResult
 from tidegate.control.verdict import Truth, Verdict, counted, sentence, shortened
 
 

@@ -13,9 +13,9 @@ from tidegate.control.clock import Clock
 from tidegate.control.controller import Controller
 from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.control.publication import KubernetesPublisher
-from tidegate.control.report import Reporter
+from tidegate.control.report.reporter import Reporter
+from tidegate.control.runtime import KINDS, World
 from tidegate.control.vital_signs import VitalSigns
-from tidegate.control.world import KINDS, World
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.events import EventRecorder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from tidegate.control.audit_sink import AuditDesk, AuditFile, sink_at
+from tidegate.control.audit.sink import AuditDesk, AuditFile, sink_at
 
 
 class Counts(dict[str, int]):

@@ -9,8 +9,8 @@ from controller_logic.model import ClientRate, Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import ETL, Shelf
-from tidegate.control.audit_sink import AuditDesk
-from tidegate.control.audit_trail import AuditTrail
+from tidegate.control.audit.sink import AuditDesk
+from tidegate.control.audit.trail import AuditTrail
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 

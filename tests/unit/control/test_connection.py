@@ -9,7 +9,7 @@ import pytest
 
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
-from tidegate.control.connection import SECRET_AGE_SECONDS, Connection
+from tidegate.control.connections import SECRET_AGE_SECONDS, Connection
 from tidegate.control.credentials import SecretData
 from tidegate.control.kafka_cluster import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable

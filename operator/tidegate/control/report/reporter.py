@@ -15,9 +15,9 @@ import structlog
 from controller_logic.decision import MemberReport
 from controller_logic.model import Advice, Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
-from tidegate.control.control_pass import PassResult
 from tidegate.control.declared import Declared
-from tidegate.control.events import (
+from tidegate.control.reconcile import PassResult
+from tidegate.control.report.events import (
     NORMAL,
     WARNING,
     Telling,
@@ -28,9 +28,9 @@ from tidegate.control.events import (
     write_events,
     writes_by_tier,
 )
+from tidegate.control.report.status import PolicyVerdict, policy_verdict, starting_policy, unread_policy
 from tidegate.control.report_desk import PassReport
 from tidegate.control.status_override import OverrideVerdict, override_reports, starting_override, unread_override
-from tidegate.control.status_policy import PolicyVerdict, policy_verdict, starting_policy, unread_policy
 from tidegate.control.status_tier import TierVerdict, starting_tier, tier_verdict, unread_tier
 from tidegate.control.translate import object_key
 from tidegate.control.verdict import Verdict

@@ -12,8 +12,8 @@ import structlog
 from controller_logic.decision import Decision
 from controller_logic.model import Readings
 from tidegate.control.apply import Applied
+from tidegate.control.audit.sink import AuditDesk, Nowhere, sink_at
 from tidegate.control.audit_record import Place
-from tidegate.control.audit_sink import AuditDesk, Nowhere, sink_at
 from tidegate.control.audit_story import AuditStory, Happened
 from tidegate.telemetry import Telemetry
 

@@ -13,8 +13,8 @@ from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import BrokerLimit
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
-from tidegate.control.control_pass import PassResult
-from tidegate.control.policy_conditions import policy_verdicts
+from tidegate.control.reconcile import PassResult
+from tidegate.control.report.conditions import policy_verdicts
 from tidegate.control.rollups_condition import rollup_status, rollups_current
 from tidegate.control.rollups_look import RollupSight
 from tidegate.control.status_tier import skew_text

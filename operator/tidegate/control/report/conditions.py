@@ -8,8 +8,8 @@ MetricsFresh says what is known of the brokers' load, and Ready does not depend 
 from controller_logic.decision import Decision, MemberState
 from controller_logic.model import Hold, Mode
 from controller_logic.reasons import Reason
-from tidegate.control.control_pass import PassResult
 from tidegate.control.metrics_condition import metrics_fresh
+from tidegate.control.reconcile import PassResult
 from tidegate.control.throttling_condition import throttling
 from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, sentence, shortened
 
@@ -43,7 +43,7 @@ def policy_verdicts(result: PassResult, *, measured: bool) -> tuple[Verdict, ...
 def _ready(result: PassResult) -> Verdict:
     decision = result.decision
     if decision.holds:
-        return ready(Truth.FALSE, decision.holds[0].reason, _told(decision.holds))
+        return ready(Truth.FALSE, decision.holds[0].reason, _holds_text(decision.holds))
     if result.error is not None:
         return ready(Truth.FALSE, result.error.reason, result.error.message)
     for reason in _BLOCKING_NOTES:
@@ -67,14 +67,14 @@ def _skew_words(decision: Decision) -> str:
     return "" if decision.largest_leader_skew is None else f", largest leader skew {decision.largest_leader_skew:.2f}"
 
 
-def _told(holds: tuple[Hold, ...]) -> str:
+def _holds_text(holds: tuple[Hold, ...]) -> str:
     return listed([hold.message for hold in holds])
 
 
 def _cluster_reachable(result: PassResult) -> Verdict:
     causes = [hold for hold in result.decision.holds if hold.reason in _NOT_REACHED]
     if causes:
-        return Verdict("ClusterReachable", Truth.FALSE, causes[0].reason, shortened(_told(tuple(causes))))
+        return Verdict("ClusterReachable", Truth.FALSE, causes[0].reason, shortened(_holds_text(tuple(causes))))
     if result.error is not None and result.error.reason in _NOT_REACHED:
         return Verdict("ClusterReachable", Truth.FALSE, result.error.reason, shortened(result.error.message))
     if result.seen.facts is None:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from tidegate.control.audit_trail import AuditTrail, unread_trail
+from tidegate.control.audit.trail import AuditTrail, unread_trail
 from tidegate.control.clock import Clock
-from tidegate.control.connection import OpenCluster
+from tidegate.control.connections import OpenCluster
 from tidegate.control.metrics_watch import OpenReader
-from tidegate.control.report import Reporter
+from tidegate.control.report.reporter import Reporter
 from tidegate.control.vital_signs import VitalSigns
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ResourceKind
 from tidegate.kube.cache import ResourceCache
