@@ -13,7 +13,7 @@ from e2e.cluster import Cluster
 from e2e.declared import Document
 from e2e.scene import Scene
 from lab.waiting import wait_until
-from tidegate.control.rollups_job import pod_of
+from tidegate.control.rollups import pod_of
 from tidegate.kube.rollup_jobs import job_body
 from tidegate.resources.kinds import parse_policy
 from tidegate.rollup.schemas import TABLES

@@ -15,13 +15,10 @@ from kubernetes.client import ApiClient
 
 from tidegate.collector import tune_collector
 from tidegate.control.audit.trail import open_audit_trail
-from tidegate.control.clock import Clock
+from tidegate.control.connections import open_cluster
 from tidegate.control.manager import Manager
-from tidegate.control.open_cluster import open_cluster
-from tidegate.control.publication import KubernetesPublisher
-from tidegate.control.report.reporter import Reporter
-from tidegate.control.runtime import KINDS, World
-from tidegate.control.vital_signs import VitalSigns
+from tidegate.control.report.reporter import KubernetesPublisher, Reporter
+from tidegate.control.runtime import KINDS, Clock, VitalSigns, World
 from tidegate.errors import NotFound
 from tidegate.kube.api import ResourceKind
 from tidegate.kube.cache import ResourceCache, relist

@@ -15,7 +15,7 @@ from kopf._core.engines.probing import health_reporter
 from kubernetes.client import ApiClient, Configuration
 
 from tests.unit.hands import Hands
-from tidegate.control.vital_signs import VitalSigns
+from tidegate.control.runtime import VitalSigns
 from tidegate.errors import NeedsMending
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import ResourceCache

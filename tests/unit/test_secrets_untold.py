@@ -24,12 +24,11 @@ from tests.unit.control.stage import Stage
 from tests.unit.control.trails import Shelf
 from tidegate.control.audit.sink import AuditDesk
 from tidegate.control.audit.trail import AuditTrail
-from tidegate.control.control_loop import ControlLoop
+from tidegate.control.connections import SecretData, brokers_connection, zookeeper_connection
 from tidegate.control.controller import Controller
-from tidegate.control.credentials import SecretData, brokers_connection, zookeeper_connection
-from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.control.runtime import KINDS
-from tidegate.control.wake import Wakeup
+from tidegate.control.manager import ControlLoop
+from tidegate.control.observe import KafkaCluster
+from tidegate.control.runtime import KINDS, Wakeup
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import ObjectRef
 from tidegate.kube.cache import relist

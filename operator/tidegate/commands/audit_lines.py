@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.control.audit_record import EVENT
+from tidegate.control.audit.trail import EVENT
 from tidegate.errors import InvalidResource
 
 AuditLine = Mapping[str, Any]

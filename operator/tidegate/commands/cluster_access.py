@@ -15,9 +15,7 @@ from pydantic import ValidationError
 from tidegate.commands.policy_source import PolicySource
 from tidegate.commands.secret_file import SecretData, read_secret_file
 from tidegate.commands.surroundings import Surroundings
-from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.control.observe import Observer, Seen
-from tidegate.control.quota_plugins import QuotaPlugins
+from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins, Seen
 from tidegate.errors import InvalidResource
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from tidegate.commands.secret_file import SecretData
-from tidegate.control.kafka_cluster import TopologySource
 from tidegate.control.metrics_watch import OpenReader as OpenReader
 from tidegate.control.metrics_watch import Reader
+from tidegate.control.observe import TopologySource
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.settings import MetricsSettings
@@ -36,7 +36,7 @@ OpenKubernetes = Callable[[Path | None, str | None], Kubernetes]
 
 def open_tree(spec: KafkaSpec, secret: SecretData, *, folder: Path) -> ZnodeTree:
     """See OpenTree; connected to at its first use."""
-    from tidegate.control.credentials import zookeeper_connection
+    from tidegate.control.connections import zookeeper_connection
     from tidegate.kafka.zookeeper.session import ZooKeeperSession
 
     return ZooKeeperSession(zookeeper_connection(spec, secret, folder))
@@ -44,7 +44,7 @@ def open_tree(spec: KafkaSpec, secret: SecretData, *, folder: Path) -> ZnodeTree
 
 def open_topology(spec: KafkaSpec, secret: SecretData, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource:
     """See OpenTopology; connected to at its first use."""
-    from tidegate.control.credentials import brokers_connection
+    from tidegate.control.connections import brokers_connection
     from tidegate.kafka.brokers import KafkaTopology
 
     return KafkaTopology(brokers_connection(spec, secret, folder), topic_names=topic_names)

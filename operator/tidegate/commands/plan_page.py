@@ -12,8 +12,7 @@ from tidegate.commands.page import Page
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
 from tidegate.commands.quantity import short_words
 from tidegate.commands.sheet import Column, Sheet
-from tidegate.control.advice_words import advice_remarks
-from tidegate.control.status_override import override_remarks
+from tidegate.control.report.status import advice_remarks, override_remarks
 
 COLUMNS = (
     Column("entity", fold=True),

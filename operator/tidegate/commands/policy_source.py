@@ -15,8 +15,7 @@ from controller_logic.reasons import Reason
 from tidegate.commands.manifests import read_manifests
 from tidegate.commands.secret_file import SecretData
 from tidegate.commands.surroundings import Surroundings
-from tidegate.control.declared import Declared, belongs_to, declare
-from tidegate.control.translate import object_key
+from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
 from tidegate.kube.rollup_jobs import read_result

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tidegate.commands.policy_source import PolicySource
 from tidegate.commands.rollup_policy import terms_of
-from tidegate.control.metrics_settings import metrics_settings
+from tidegate.control.connections import metrics_settings
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.report.declared_members import member_terms, recommendations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
 from controller_logic.model import Default, DeletionPolicy, Entity, Observation, Policy, QuotaWindow, StoredQuota, Topology
-from tidegate.control.apply import Applied, apply_writes
+from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.kafka.quota_store import QuotaStore
 
 NO_BUDGET = 10**9

@@ -12,7 +12,7 @@ from tidegate.commands.page import OutputFormat, Page, publish
 from tidegate.commands.rollup_extra import require_extra
 from tidegate.commands.secret_file import read_secret_file
 from tidegate.commands.surroundings import Surroundings, surroundings_of
-from tidegate.control.metrics_settings import named_server
+from tidegate.control.connections import named_server
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
 
 app = typer.Typer(name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None)

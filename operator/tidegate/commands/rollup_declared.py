@@ -6,7 +6,7 @@ from pathlib import Path
 from controller_logic.model import Tier
 from tidegate.commands.policy_source import PolicyOptions, PolicySource, find_policy
 from tidegate.commands.surroundings import Surroundings
-from tidegate.control.metrics_settings import metrics_settings
+from tidegate.control.connections import metrics_settings
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
 from tidegate.prometheus.settings import MetricsSettings

@@ -20,11 +20,9 @@ from tidegate.commands.cluster_access import AccessOptions, opened_cluster
 from tidegate.commands.policy_source import PolicySource
 from tidegate.commands.secret_file import read_secret_file
 from tidegate.commands.surroundings import Surroundings
-from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.control.metrics_settings import metrics_settings
+from tidegate.control.connections import metrics_settings
 from tidegate.control.metrics_watch import Reader
-from tidegate.control.observe import Observer
-from tidegate.control.quota_plugins import QuotaPlugins
+from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
 
 

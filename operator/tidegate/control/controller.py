@@ -3,34 +3,165 @@
 It waits for nothing; `control_loop.py` says when a pass runs, and `report_desk.py` has it reported while the next one may run already.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from threading import Timer
 
 import structlog
 
 from controller_logic.decision import Decision
-from controller_logic.model import Readings, Topology
-from tidegate.control.apply import Applied
-from tidegate.control.backoff import Backoff
+from controller_logic.model import Mode, Readings, Topology
+from controller_logic.reasons import Reason
 from tidegate.control.connections import Connection
-from tidegate.control.declared import Declared, TierReader, belongs_to, declare
-from tidegate.control.deletion import Deletion
-from tidegate.control.first_word import FIRST_WORD_AFTER_SECONDS, first_word
+from tidegate.control.declared import Declared, TierReader, age_key, belongs_to, declare, object_key
 from tidegate.control.metrics_watch import Around, MetricsWatch
 from tidegate.control.observe import Seen
-from tidegate.control.ownership import RESTORE_FINALIZER, has_finalizer, take_ownership
-from tidegate.control.reconcile import ControlPass, PassResult
-from tidegate.control.report_desk import PassReport, ReportDesk
-from tidegate.control.rivals import older_rival
-from tidegate.control.rollups import RollupAround, RollupWatch
-from tidegate.control.rollups_look import RollupLook, RollupSight
-from tidegate.control.runtime import World
-from tidegate.control.wake import Cause
-from tidegate.errors import InvalidResource, TidegateError
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ObjectRef, ResourceKind
+from tidegate.control.reconcile import Applied, ControlPass, PassResult
+from tidegate.control.report.conditions import counted, listed
+from tidegate.control.report.reporter import PassReport, ReportDesk
+from tidegate.control.rollups import RollupAround, RollupLook, RollupSight, RollupWatch
+from tidegate.control.runtime import Backoff, Cause, World
+from tidegate.errors import InvalidResource, RetryLater, TidegateError
+from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ObjectRef, ResourceKind
 from tidegate.policy_reading import PolicyReading, inputs_of
 from tidegate.telemetry import count_writes
+
+# When a policy that is being deleted may go: everything given back, or the time for it over.
+#
+# The finalizer can never block for ever: the deadline counts from the first time this process saw
+# the deletion, whether
+# ZooKeeper answers or not. What is left then stays in the ledger, and the claim stays with it,
+# until `tidegate restore`.
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The policy may go. `incomplete` says what is left behind, None when nothing is."""
+
+    incomplete: str | None
+
+
+class Deletion:
+    """Watches one policy's deletion."""
+
+    def __init__(self, deadline_seconds: float) -> None:
+        self._deadline_seconds = deadline_seconds
+        self._seen_at_seconds: float | None = None
+
+    def conclude(self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float) -> Farewell | None:
+        """Farewell, or None while there is something to do and time for it. `result` None = there was no pass (broken spec)."""
+        if self._seen_at_seconds is None:
+            self._seen_at_seconds = now_seconds
+        if result is not None and result.decision.finished_deleting and result.error is None:
+            notes = [note.message for note in result.decision.notes]
+            return Farewell(listed(notes) if notes else None)
+        if now_seconds - self._seen_at_seconds < self._deadline_seconds:
+            return None
+        return Farewell(self._left_behind(result, policy_key=policy_key, address=address))
+
+    def _left_behind(self, result: PassResult | None, *, policy_key: str, address: str) -> str:
+        left = None if result is None else _ours(result, policy_key)
+        what = "It is not known how many quotas" if left is None else f"{counted(len(left), 'quota')} ({listed(left)})"
+        why = "" if result is None or not result.decision.holds else f" because {result.decision.holds[0].message}."
+        return (
+            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy is let go and they stay as they are."
+            f"{why} The ledger still knows what stood there before: `tidegate restore --zookeeper {address}` gives it back"
+        )
+
+
+def _ours(result: PassResult, policy_key: str) -> list[str] | None:
+    quotas = result.seen.observation.quotas
+    if quotas is None:
+        return None
+    return sorted(str(entity) for entity, quota in quotas.items() if quota.ledger is not None and quota.ledger.policy_key == policy_key)
+
+
+# Says a first word of something that takes long, and nothing of what is over before anybody would
+# have asked.
+#
+# It knows nothing of what is said. A first pass reports itself when it ends; only one that waits
+# for a cluster that does not answer needs
+# somebody to say meanwhile that it was seen.
+
+
+FIRST_WORD_AFTER_SECONDS = 5.0
+
+
+@contextmanager
+def first_word(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
+    """Call `say`, from another thread, if neither the body is over after that time nor what the body was given was called.
+
+    After that call, and on leaving, it has been said to its end or will never be said, so that what is said next has the last word.
+    """
+    timer = Timer(after_seconds, say)
+    timer.daemon = True
+    timer.start()
+
+    def unneeded() -> None:
+        timer.cancel()
+        timer.join()
+
+    try:
+        yield unneeded
+    finally:
+        unneeded()
+
+
+# What has to stand before the first write: the finalizer that lets a deletion give quotas back,
+# and the claim on the cluster.
+#
+# Neither is taken by a policy that writes nothing (Observe, paused, held or being deleted).
+
+
+RESTORE_FINALIZER = "tidegate.io/restore"
+
+
+def has_finalizer(raw: JsonObject) -> bool:
+    return RESTORE_FINALIZER in (raw["metadata"].get("finalizers") or ())
+
+
+def take_ownership(seen: Seen, raw: JsonObject, *, ref: ObjectRef, kubernetes: Kubernetes, store: QuotaStore) -> JsonObject | None:
+    """Put the finalizer on and claim the cluster, each only where it is missing. Returns the object if it was changed.
+
+    Raises RetryLater when the object is found to be on its way out, WriteRefused when another policy was faster.
+    """
+    policy, facts = seen.observation.policy, seen.facts
+    if facts is None or seen.observation.holds or policy.mode is Mode.OBSERVE or policy.paused or policy.deleting:
+        return None
+    changed: JsonObject | None = None
+    if not has_finalizer(raw):
+        changed = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
+        if changed["metadata"].get("deletionTimestamp"):
+            raise RetryLater(Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more")
+    if (facts.owner_policy_key, facts.owner_policy_uid) != (policy.key, policy.uid):
+        store.claim(policy.key, policy.uid)
+    return changed
+
+
+# Which of several policies has the right to a Kafka cluster, before any of them has claimed it:
+# the older object.
+#
+# The claim in ZooKeeper decides in the end, also between replicas; this keeps a younger policy
+# from claiming first.
+
+
+def older_rival(policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]) -> str | None:
+    """A sentence that names the older policy on the same cluster, by the cluster id in its status; None when ours is first."""
+    if facts.owner_policy_key == object_key(policy):
+        return None
+    for other in sorted(policies, key=age_key):
+        if age_key(other) >= age_key(policy):
+            return None
+        same_cluster = (other.get("status") or {}).get("clusterId") == facts.cluster_id
+        if same_cluster and not other["metadata"].get("deletionTimestamp"):
+            return (
+                f"Policy {object_key(other)} is older and is for cluster {facts.cluster_id} too; this policy changes nothing. "
+                "Delete one of the two, or point one at another cluster"
+            )
+    return None
+
 
 log = structlog.get_logger(__name__)
 

@@ -19,8 +19,7 @@ import structlog
 from controller_logic.model import ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import seconds_until_next_reading
-from tidegate.control.credentials import SecretData
-from tidegate.control.metrics_settings import metrics_settings
+from tidegate.control.connections import SecretData, metrics_settings
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader

@@ -5,19 +5,181 @@ writes. What a broken tier may manage is left out of the observation: the core t
 hands off it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from controller_logic.decision import Note
-from controller_logic.model import Entity, Observation, Readings, StoredQuota, Tier, Topology, Usage
+from controller_logic.model import Entity, Hold, Observation, Readings, StoredQuota, Tier, Topology, Usage
 from controller_logic.reasons import Reason
-from tidegate.control.cluster_check import Expected, brokers_objection, migration_words, objections
 from tidegate.control.declared import Declared
-from tidegate.control.held_since import HeldSince
-from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.control.quota_plugins import QuotaPlugins, plugin_words
 from tidegate.errors import TidegateError
-from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+
+# Is the cluster that answers the one that may be written? One answer from its facts, before
+# anything is decided.
+#
+# The store checks the same once more inside each transaction; this is what people read in the
+# conditions.
+
+
+_NOTHING_CHANGES = "every quota stays as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a policy says of its cluster. `cluster_id` None = the policy does not pin one."""
+
+    policy_key: str
+    address: str
+    bootstrap_servers: str
+    cluster_id: str | None
+
+
+def brokers_objection(facts: ClusterFacts, brokers_cluster_id: str | None, expected: Expected) -> str | None:
+    """Why leaders of these brokers must not scale quotas of this ZooKeeper; None = both are of one cluster, or nobody can tell."""
+    if brokers_cluster_id in (None, facts.cluster_id):
+        return None
+    return (
+        f"The brokers at {expected.bootstrap_servers} are of cluster {brokers_cluster_id}, but ZooKeeper {expected.address} is of cluster "
+        f"{facts.cluster_id}; {_NOTHING_CHANGES} until spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect is corrected"
+    )
+
+
+def migration_words(address: str) -> str:
+    """The warning for a cluster that carries the mark of a migration which is not known to run."""
+    return (
+        f"ZooKeeper {address} has a node /migration: a move to KRaft is prepared or was broken off. Quotas are written until it begins; "
+        "from then on they need quotaStore AdminApi, which comes in a later version"
+    )
+
+
+def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason, str]]:
+    """Each reason why this cluster must not be written now, with a sentence for people; none = all is well."""
+    if expected.cluster_id is not None and facts.cluster_id != expected.cluster_id:
+        yield (
+            Reason.WRONG_CLUSTER,
+            f"The cluster at {expected.address} has id {facts.cluster_id}, but spec.kafka.clusterId says {expected.cluster_id}; "
+            f"{_NOTHING_CHANGES} until the address or the id is corrected",
+        )
+    if facts.migration_running:
+        yield (
+            Reason.MIGRATION_RUNNING,
+            f"The cluster at {expected.address} is being migrated to KRaft, so its ZooKeeper nodes must not be written; "
+            f"{_NOTHING_CHANGES}. Quotas of a KRaft cluster need quotaStore AdminApi, which comes in a later version",
+        )
+    if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
+        yield (
+            Reason.CLUSTER_ALREADY_MANAGED,
+            f"Policy {facts.owner_policy_key} manages cluster {facts.cluster_id} already; this policy changes nothing. "
+            f"Delete one of the two; if {facts.owner_policy_key} is gone, `tidegate restore` gives its quotas and its claim back",
+        )
+    if facts.controller_version is None:
+        yield (
+            Reason.CONTROLLER_ABSENT,
+            f"The cluster at {expected.address} has no controller at the moment; {_NOTHING_CHANGES} until it has one",
+        )
+
+
+# Remembers since when an input has been missing, so that a hold tells its age and not the age of
+# the last pass.
+
+
+class HeldSince:
+    """Keeps the first time of each reason for as long as every pass in between had it too."""
+
+    def __init__(self) -> None:
+        self._since: dict[Reason, float] = {}
+
+    def stamp(self, missing: Iterable[tuple[Reason, str]], now_seconds: float) -> tuple[Hold, ...]:
+        """Turn what is missing in this pass into holds. A reason that is not among them is forgotten."""
+        found = list(missing)
+        self._since = {reason: self._since.get(reason, now_seconds) for reason, _ in found}
+        return tuple(Hold(reason, message, self._since[reason]) for reason, message in found)
+
+
+# One Kafka cluster as a control pass holds it: where quotas live and where leaders come from,
+# opened and closed together.
+
+
+class TopologySource(Protocol):
+    """Brokers and leaders. Raises Unreachable when no broker answers, Incomplete when the answer is not whole."""
+
+    def read(self, patterns: Collection[str]) -> Topology:
+        """Live brokers, and the leaders of the topics that these names and prefixes (ending in `*`) match, read now."""
+        ...
+
+    def quota_callbacks(self) -> Mapping[int, str]:
+        """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin. One that does not answer is left out."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back. Calling it twice is harmless."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaCluster:
+    """`address` is how people know the cluster; it appears in messages."""
+
+    address: str
+    store: QuotaStore
+    topology: TopologySource
+
+    def close(self) -> None:
+        self.topology.close()
+        self.store.close()
+
+
+# Whether brokers obey Kafka's quotas at all: one that sets `client.quota.callback.class` decides
+# by a plugin of its own.
+#
+# Asked seldom, and of brokers that have stayed for a while only: a pass in which leaders move must
+# not wait for a broker that has just
+# come. Brokers that do not tell are not suspected.
+
+
+SETTLE_SECONDS = 60.0
+REPEAT_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class QuotaPlugins:
+    """What is known of one cluster. `settle_seconds` is how long the same brokers must have been seen before they are asked."""
+
+    settle_seconds: float = SETTLE_SECONDS
+    _brokers: frozenset[int] = frozenset()
+    _next_at_seconds: float = 0.0
+    _known: Mapping[int, str] = field(default_factory=dict)
+
+    def seen(self, topology: TopologySource, brokers: frozenset[int], now_seconds: float) -> Mapping[int, str]:
+        """Broker -> class name of its plugin, for those of `brokers` that are known to have one; asks when it is time to."""
+        if brokers != self._brokers:
+            self._brokers, self._next_at_seconds = brokers, now_seconds + self.settle_seconds
+        if now_seconds >= self._next_at_seconds:
+            self._next_at_seconds = now_seconds + REPEAT_SECONDS
+            self._ask(topology)
+        return {broker: name for broker, name in self._known.items() if broker in brokers}
+
+    def _ask(self, topology: TopologySource) -> None:
+        try:
+            self._known = topology.quota_callbacks()
+        except TidegateError:
+            return  # what was known stays known; the next time comes
+
+
+def plugin_words(plugins: Mapping[int, str]) -> str:
+    """What people are told: which brokers, which plugin, and what it means for them."""
+    by_class: dict[str, list[str]] = {}
+    for broker, name in sorted(plugins.items()):
+        by_class.setdefault(name, []).append(str(broker))
+    who = "; ".join(f"{_they_set(brokers)} client.quota.callback.class to {name}" for name, brokers in by_class.items())
+    return f"{who}: such a plugin decides by itself and may ignore every quota of users and client ids, so contracts may not hold there"
+
+
+def _they_set(brokers: list[str]) -> str:
+    return f"broker {brokers[0]} sets" if len(brokers) == 1 else f"brokers {', '.join(brokers)} set"
+
 
 # with these the quotas behind the address are none of our business, so they are not even read
 _NOT_OUR_CLUSTER = frozenset({Reason.WRONG_CLUSTER, Reason.CLUSTER_ALREADY_MANAGED})

@@ -1,18 +1,163 @@
 """What all controllers of one process share, put together once by `main.py` or by a test."""
 
+import random
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from tidegate.control.audit.trail import AuditTrail, unread_trail
-from tidegate.control.clock import Clock
 from tidegate.control.connections import OpenCluster
 from tidegate.control.metrics_watch import OpenReader
 from tidegate.control.report.reporter import Reporter
-from tidegate.control.vital_signs import VitalSigns
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ResourceKind
 from tidegate.kube.cache import ResourceCache
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.settings import Settings
 from tidegate.telemetry import Telemetry
+
+# What wakes a control loop: an event only says that something changed, never what.
+#
+# Concurrency: `poke` may be called from any thread and never blocks for long; `wait` belongs to
+# the one loop. Object
+# events come in bursts (a person applies a folder), so `wait` lets a burst end, for a bounded
+# time, before it returns.
+# Everything else is never delayed.
+
+
+class Cause(StrEnum):
+    """Why a pass runs; also a metric label."""
+
+    OBJECTS = "objects"
+    LEASE = "lease"
+    METRICS = "metrics"
+    BROKERS = "brokers"
+    ROLLUPS = "rollups"
+    TIMER = "timer"
+    STOP = "stop"
+
+
+QUIET_SECONDS = 0.02
+LONGEST_BURST_SECONDS = 0.2
+
+
+class Wakeup:
+    """A sticky flag per cause: what was poked while nobody waited is found by the next `wait`."""
+
+    def __init__(self, *, quiet_seconds: float = QUIET_SECONDS, longest_burst_seconds: float = LONGEST_BURST_SECONDS) -> None:
+        self._quiet_seconds = quiet_seconds
+        self._longest_burst_seconds = longest_burst_seconds
+        self._changed = threading.Condition()
+        self._causes: set[Cause] = set()
+        self._pokes = 0
+
+    def poke(self, cause: Cause) -> None:
+        with self._changed:
+            self._causes.add(cause)
+            self._pokes += 1
+            self._changed.notify_all()
+
+    @property
+    def stopping(self) -> bool:
+        with self._changed:
+            return Cause.STOP in self._causes
+
+    def wait(self, timeout_seconds: float) -> frozenset[Cause]:
+        """Return the causes since the last call, or TIMER once the time is over. STOP stays set for ever."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._causes), max(0.0, timeout_seconds))
+            if not self._causes:
+                return frozenset({Cause.TIMER})
+            self._let_the_burst_end()
+            causes = frozenset(self._causes)
+            self._causes.intersection_update({Cause.STOP})
+            return causes
+
+    def _let_the_burst_end(self) -> None:
+        ends_at = time.monotonic() + self._longest_burst_seconds
+        while self._causes == {Cause.OBJECTS}:
+            seen = self._pokes
+            remaining = min(self._quiet_seconds, ends_at - time.monotonic())
+            if remaining <= 0 or not self._changed.wait_for(lambda seen=seen: self._pokes != seen, remaining):  # type: ignore[misc]
+                return
+
+
+# How long to wait after a pass that failed: doubling, with jitter, so that replicas do not knock
+# in step.
+#
+# It decides nothing about what failed; any pass that ends well resets it.
+
+
+class Backoff:
+    """Seconds to the next try: `first`, then doubling up to `most`; each between half and all of that."""
+
+    def __init__(
+        self,
+        *,
+        first_seconds: float = 1.0,
+        most_seconds: float = 30.0,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._first_seconds = first_seconds
+        self._most_seconds = most_seconds
+        self._jitter = jitter
+        self._failures = 0
+
+    def reset(self) -> None:
+        self._failures = 0
+
+    def next_seconds(self) -> float:
+        """Count one more failure and say how long to wait because of it."""
+        exponent = min(self._failures, 30)  # an overflow after a day of failures would be a poor way to end
+        self._failures += 1
+        whole = min(self._most_seconds, self._first_seconds * 2.0**exponent)
+        return whole * (0.5 + 0.5 * self._jitter())
+
+
+# Time, as the control pass gets it: handed in, so that tests turn the hands themselves.
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`wall` is seconds since the epoch (what is written down), `monotonic` never jumps (what is waited for)."""
+
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+
+
+# When each loop last came round, so that a probe can tell a loop that is dead or stuck from one
+# that has nothing to do.
+#
+# It judges time only: a pass that ends with an error is a sign of life.
+
+
+class VitalSigns:
+    """The last sign of life of every loop, by name, on the monotonic clock."""
+
+    def __init__(self, now_seconds: Callable[[], float], stuck_after_seconds: float) -> None:
+        self._now_seconds = now_seconds
+        self._stuck_after_seconds = stuck_after_seconds
+        self._lock = threading.Lock()
+        self._last_seconds: dict[str, float] = {}
+
+    def beat(self, loop: str) -> None:
+        with self._lock:
+            self._last_seconds[loop] = self._now_seconds()
+
+    def forget(self, loop: str) -> None:
+        """The loop ended as it should."""
+        with self._lock:
+            self._last_seconds.pop(loop, None)
+
+    def complaint(self) -> str | None:
+        """A sentence that names the loops without a sign of life for too long; None when all are well."""
+        now_seconds = self._now_seconds()
+        with self._lock:
+            silent = {loop: now_seconds - last for loop, last in self._last_seconds.items()}
+        stuck = [f"{loop} for {age:.0f} s" for loop, age in sorted(silent.items()) if age > self._stuck_after_seconds]
+        return f"No sign of life from {', '.join(stuck)}; the limit is {self._stuck_after_seconds:.0f} s" if stuck else None
+
 
 KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 

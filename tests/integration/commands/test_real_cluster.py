@@ -15,10 +15,9 @@ from controller_logic.decide import decide
 from controller_logic.decision import Memory
 from controller_logic.model import Entity, TopicLeaders, Topology
 from lab.kafka import KafkaLab
-from tidegate.control.apply import apply_writes
 from tidegate.control.declared import declare
-from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.control.observe import Observer
+from tidegate.control.observe import KafkaCluster, Observer
+from tidegate.control.reconcile import apply_writes
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

@@ -16,7 +16,7 @@ from lab.zookeeper import ZooKeeperLab
 from tests.contract.quota_store_stage import ALICE, CLUSTER, first, lay_out_kafka
 from tests.integration.kafka.certificates import Certificates, make_certificates
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
-from tidegate.control.credentials import brokers_connection, zookeeper_connection
+from tidegate.control.connections import brokers_connection, zookeeper_connection
 from tidegate.errors import Unreachable
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.zookeeper.store import open_zookeeper_store

@@ -16,7 +16,7 @@ from lab.kube_api import KubeApi
 from tests.contract.kubernetes_contract import rollup_job
 from tests.integration.chart.rendering import objects, rendered
 from tests.unit.resources.documents import policy
-from tidegate.control.rollups_look import RollupLook
+from tidegate.control.rollups import RollupLook
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject
 from tidegate.kube.client import KubernetesClient, connect

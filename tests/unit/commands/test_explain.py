@@ -10,10 +10,9 @@ from controller_logic.decide import decide
 from controller_logic.decision import Memory
 from controller_logic.model import Default, Entity, LedgerEntry, QuotaKey, QuotaWrite, WriteKind
 from controller_logic.reasons import Reason
-from tidegate.control.apply import apply_writes
 from tidegate.control.declared import declare
-from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.control.observe import Observer
+from tidegate.control.observe import KafkaCluster, Observer
+from tidegate.control.reconcile import apply_writes
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 ANY = Default.DEFAULT

@@ -10,10 +10,9 @@ from controller_logic.decision import Memory
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
 from tests.doubles.quota_store import OPEN_ACL
-from tidegate.control.apply import apply_writes
 from tidegate.control.declared import declare
-from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.control.observe import Observer
+from tidegate.control.observe import KafkaCluster, Observer
+from tidegate.control.reconcile import apply_writes
 from tidegate.errors import Unreachable
 from tidegate.kafka.zookeeper.tree import Create
 

@@ -9,13 +9,10 @@ from typing import Any
 from controller_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
-from tidegate.control.clock import Clock
 from tidegate.control.controller import Controller
-from tidegate.control.kafka_cluster import KafkaCluster
-from tidegate.control.publication import KubernetesPublisher
-from tidegate.control.report.reporter import Reporter
-from tidegate.control.runtime import KINDS, World
-from tidegate.control.vital_signs import VitalSigns
+from tidegate.control.observe import KafkaCluster
+from tidegate.control.report.reporter import KubernetesPublisher, Reporter
+from tidegate.control.runtime import KINDS, Clock, VitalSigns, World
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.events import EventRecorder

@@ -10,7 +10,7 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from tests.unit.control.trails import ETL, Trail, calm_trail, overload, write_of
 from tests.unit.controller_logic.gates import MB, OUT, want
-from tidegate.control.apply import Applied
+from tidegate.control.reconcile import Applied
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from tests.unit.control.trails import ETL, NOTHING, Trail, calm_trail, overload, write_of
 from tests.unit.controller_logic.gates import MB, OUT, want
-from tidegate.control.apply import Applied
+from tidegate.control.reconcile import Applied
 from tidegate.errors import OutcomeUnknown, RetryLater
 from tidegate.kafka.quota_store import WriteOutcome
 

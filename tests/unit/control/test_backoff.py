@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.control.backoff import Backoff
+from tidegate.control.runtime import Backoff
 
 
 def test_each_failure_doubles_the_wait_up_to_the_most() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 from controller_logic.model import Default, Entity, QuotaKey
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import ALICE, Stage
+from tidegate.control.report.conditions import Truth, Verdict
 from tidegate.control.report.events import WARNING, Telling, condition_events
-from tidegate.control.verdict import Truth, Verdict
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 

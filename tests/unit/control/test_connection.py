@@ -9,9 +9,8 @@ import pytest
 
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
-from tidegate.control.connections import SECRET_AGE_SECONDS, Connection
-from tidegate.control.credentials import SecretData
-from tidegate.control.kafka_cluster import KafkaCluster
+from tidegate.control.connections import SECRET_AGE_SECONDS, Connection, SecretData
+from tidegate.control.observe import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 

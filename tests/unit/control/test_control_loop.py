@@ -8,8 +8,8 @@ import pytest
 
 from lab.waiting import wait_until
 from tests.unit.control.stage import Stage
-from tidegate.control.control_loop import ControlLoop
-from tidegate.control.wake import Cause, Wakeup
+from tidegate.control.manager import ControlLoop
+from tidegate.control.runtime import Cause, Wakeup
 
 FAR_SECONDS = 600.0
 KEY = "streaming/orders"

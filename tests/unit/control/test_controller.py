@@ -7,7 +7,7 @@ import pytest
 from controller_logic.model import QuotaKey
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import ALICE, Stage
-from tidegate.control.ownership import RESTORE_FINALIZER
+from tidegate.control.controller import RESTORE_FINALIZER
 from tidegate.errors import NotFound, Unreachable
 
 

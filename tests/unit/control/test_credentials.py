@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller_logic.reasons import Reason
-from tidegate.control.credentials import brokers_connection, zookeeper_connection
+from tidegate.control.connections import brokers_connection, zookeeper_connection
 from tidegate.errors import NeedsMending
 from tidegate.kafka.settings import SaslLogin, SaslMechanism
 from tidegate.resources.policy import KafkaCluster

@@ -8,7 +8,7 @@ import pytest
 from lab.waiting import wait_until
 from tests.unit.control.stage import Stage
 from tidegate.control import controller as controller_module
-from tidegate.control.first_word import first_word
+from tidegate.control.controller import first_word
 
 
 def test_what_is_over_in_time_is_never_spoken_of() -> None:

@@ -10,8 +10,8 @@ from controller_logic.reasons import Reason
 from lab.waiting import wait_until
 from tests.unit.control.stage import Stage
 from tidegate.control import manager as manager_module
-from tidegate.control.clock import Clock
 from tidegate.control.manager import Manager
+from tidegate.control.runtime import Clock
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
 

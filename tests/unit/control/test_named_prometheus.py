@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller_logic.reasons import Reason
-from tidegate.control.metrics_settings import named_server
+from tidegate.control.connections import named_server
 from tidegate.errors import NeedsMending
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
 

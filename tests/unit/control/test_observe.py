@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.control.stage import Stage
-from tidegate.control.quota_plugins import REPEAT_SECONDS, SETTLE_SECONDS
+from tidegate.control.observe import REPEAT_SECONDS, SETTLE_SECONDS
 
 
 def message(stage: Stage, ref: object, kind: str) -> str:

@@ -16,10 +16,8 @@ from controller_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, W
 from lab.waiting import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import Stage
-from tidegate.control.rollups import RollupAround, RollupWatch
-from tidegate.control.rollups_condition import UNSEEN_AFTER_SECONDS, rollups_current
-from tidegate.control.rollups_look import RollupLook, RollupSight
-from tidegate.control.verdict import Truth, Verdict
+from tidegate.control.report.conditions import UNSEEN_AFTER_SECONDS, Truth, Verdict, rollups_current
+from tidegate.control.rollups import RollupAround, RollupLook, RollupSight, RollupWatch
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.hands import Hands
-from tidegate.control.vital_signs import VitalSigns
+from tidegate.control.runtime import VitalSigns
 
 
 @pytest.fixture

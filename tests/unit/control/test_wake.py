@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.control.wake import Cause, Wakeup
+from tidegate.control.runtime import Cause, Wakeup
 
 LONG_SECONDS = 60.0
 SOON_SECONDS = 10.0

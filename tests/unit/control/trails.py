@@ -10,9 +10,9 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from controller_logic.throttle.input import RateKey
 from tests.unit.controller_logic.gates import actor, estate, want
-from tidegate.control.apply import Applied
 from tidegate.control.audit.sink import AuditDesk
 from tidegate.control.audit.trail import AuditTrail
+from tidegate.control.reconcile import Applied
 from tools.simulate.model import Rehearsal
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE

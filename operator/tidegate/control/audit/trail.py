@@ -6,16 +6,416 @@ is worth a line, `audit_record.py` what a line holds, `audit_sink.py` where it g
 
 import json
 import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import isfinite
 
 import structlog
 
-from controller_logic.decision import Decision
-from controller_logic.model import Readings
-from tidegate.control.apply import Applied
+from controller_logic.contracts.overrides import Overridden
+from controller_logic.decision import Decision, MemberReport, MemberState
+from controller_logic.model import Direction, Entity, Hold, Override, QuotaKey, QuotaWrite, Readings
+from controller_logic.quotas.values import number_of
+from controller_logic.reasons import Reason
+from controller_logic.throttle.decision import ACTIONS, Acts, Phase, Round, StepKind, ThrottleDecision, ThrottleStep, new_acts
+from controller_logic.throttle.input import RateKey
+from controller_logic.throttle.record import as_mapping
 from tidegate.control.audit.sink import AuditDesk, Nowhere, sink_at
-from tidegate.control.audit_record import Place
-from tidegate.control.audit_story import AuditStory, Happened
+from tidegate.control.reconcile import Applied
+from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH
 from tidegate.telemetry import Telemetry
+
+# The lines of the audit trail as plain data, one function a kind: what was decided, what was
+# written, what it did, what is held.
+#
+# Rates are in bytes per second, times are UTC. Nothing that comes from a Secret is within reach of
+# what a line is made of. When a line is
+# due is decided in `audit_story.py`; docs/operations.md explains every field to people.
+
+
+Line = dict[str, object]
+
+EVENT = "Audit"  # marks a line in a log that holds others too
+DIRECTION_OF = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
+KEY_OF = {direction: key for key, direction in DIRECTION_OF.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose line it is: the policy (namespace/name), the Kafka cluster's id (None = it did not answer), and when."""
+
+    policy_key: str
+    cluster_id: str | None
+    at_seconds: float
+    _at: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_at", utc(self.at_seconds))
+
+    def line(self, kind: str, **told: object) -> Line:
+        line: Line = {"event": EVENT, "kind": kind, "t": self._at, "policy": self.policy_key, "cluster": self.cluster_id}
+        for name, value in told.items():
+            line[name] = tidy(value)
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a write: `applied`, `refused`, `unknown`, or `wouldWrite` in mode Observe; and why, where there is a reason."""
+
+    outcome: str
+    reason: Reason | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """For whom a write is: its member's report (None for Kafka's defaults and what is given back), and what the throttle says of it."""
+
+    report: MemberReport | None
+    steps: Mapping[Direction, ThrottleStep]
+    round_ids: Mapping[Direction, str]
+
+
+def utc(seconds: float) -> str:
+    """`2026-11-21T11:00:15.250Z`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def tidy(value: object) -> object:
+    """The value for JSON: no infinities, and no more digits than were measured."""
+    if value is None or isinstance(value, (str, int)):
+        return value  # first, because there are thousands of them
+    if isinstance(value, float):
+        return (round(value) if abs(value) >= 1000 else round(value, 3)) if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): tidy(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [tidy(part) for part in value]
+    return value
+
+
+def round_id(record: Round) -> str:
+    """Unique within a policy, although an operator that starts anew counts its rounds from one again."""
+    return f"{record.direction.value}-{int(record.at_seconds)}-{record.number}"
+
+
+def round_line(place: Place, record: Round) -> Line:
+    """The observation record of one direction."""
+    told = as_mapping(record)
+    del told["t"]
+    times = {
+        name: None if at is None else utc(at)
+        for name, at in (("nextCut", record.next_cut_at_seconds), ("nextRaise", record.next_raise_at_seconds))
+    }
+    here = replace(place, at_seconds=record.at_seconds)
+    return here.line("round", id=round_id(record), **{**told, "actions": _actions(record, told["actions"]), **times})
+
+
+def _actions(record: Round, told: object) -> list[Line]:
+    """The actions as they are told, and how long those have to wait that come too soon after the last lowering of the same rate."""
+    steps = [step for step in record.steps if step.kind is not StepKind.HOLD]
+    actions: list[Line] = told if isinstance(told, list) else []
+    return [
+        action | ({} if step.due_in_seconds is None else {"waits_s": step.due_in_seconds})
+        for step, action in zip(steps, actions, strict=True)
+    ]
+
+
+def write_lines(place: Place, write: QuotaWrite, fate: Fate, owner: Owner) -> list[Line]:
+    """A line for each quota key that changes; one without a key where only the ledger changes."""
+    why = {"why": fate.reason.value, "message": fate.message} if fate.reason is not None else {}
+    return [
+        place.line("write", entity=str(write.entity), **_change(write, key, owner), outcome=fate.outcome, **why)
+        for key in write.values or (None,)
+    ]
+
+
+def _change(write: QuotaWrite, key: QuotaKey | None, owner: Owner) -> Line:
+    report, direction = owner.report, DIRECTION_OF.get(key) if key is not None else None
+    step = owner.steps.get(direction) if direction is not None else None
+    change: Line = {"key": None if key is None else key.value}
+    if key is not None:
+        change |= {"from": amount(write.seen.values.get(key)), "to": amount(write.values[key])}
+    change |= {"reason": write.reason.value, "writeKind": write.kind.value}
+    if report is not None:
+        change |= {"level": report.level.value, "tier": report.tier_key, "member": report.member_name}
+    contract = step.contract if step is not None else report.promise.values.get(key) if report is not None and key is not None else None
+    change |= {"contract": contract, "predictedMute_s": write.predicted_mute_seconds}
+    return {**change, "round": owner.round_ids.get(direction) if direction is not None else None}
+
+
+def amount(text: str | None) -> int | str | None:
+    """A whole number as one; anything else as it stands in Kafka; None = no quota."""
+    number = number_of(text)
+    return int(number) if number is not None and number == number.to_integral_value() else text
+
+
+def hold_line(place: Place, hold: Hold, *, begins: bool) -> Line:
+    """An input went missing, or somebody paused the policy; or it is over."""
+    told: Line = {"state": "begins" if begins else "ends", "reason": hold.reason.value, "since": utc(hold.since_seconds)}
+    return place.line("hold", **told, **({"message": hold.message} if begins else {"seconds": place.at_seconds - hold.since_seconds}))
+
+
+def override_line(place: Place, override: Override, entities: Sequence[Entity], *, begins: bool) -> Line:
+    """A person's override begins or ceases to apply to these entities. `why` is what the person wrote."""
+    told: Line = {"state": "begins" if begins else "ends", "override": override.key, "target": override.target}
+    told |= {"exempt": override.exempt, "until": utc(override.expires_at_seconds), "why": override.reason}
+    return place.line("override", **told, entities=[str(entity) for entity in entities])
+
+
+# What a round of cuts or raises did: cards, rates and mutes before it, and two rhythms of a
+# throttled client after it.
+#
+# The observed mute is the highest throttle time that Kafka told of in between, in any reading: a
+# mean over up to a minute, so one long mute
+# among short ones shows less, and an earlier one may still be in it. What nobody measured is None,
+# never zero.
+
+
+_PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would tell of something else
+
+
+@dataclass(slots=True)
+class PendingEffect:
+    """One round whose effect is not told yet. `written` has the last write of each of its rates, `mutes` the longest seen, in s.
+
+    `superseded` are those that a later round changed again, so that what is seen is not this round's effect alone.
+    """
+
+    record: Round
+    written: dict[RateKey, QuotaWrite] = field(default_factory=dict)
+    mutes: dict[RateKey, float] = field(default_factory=dict)
+    superseded: set[RateKey] = field(default_factory=set)
+
+    @property
+    def steps(self) -> dict[RateKey, ThrottleStep]:
+        return {step.key: step for step in self.record.steps if step.kind in ACTIONS}
+
+    @property
+    def due_seconds(self) -> float:
+        window_seconds = max((step.bucket.window_seconds for step in self.record.steps), default=0.0)
+        return self.record.at_seconds + 2 * (window_seconds + 1)
+
+    def watch(self, readings: Readings) -> None:
+        """Take note of the throttle times that Kafka tells."""
+        for (entity, _, direction), rate in readings.clients.items():
+            key = (entity, direction)
+            if key in self.written and rate.throttle_milliseconds is not None and rate.at_seconds > self.record.at_seconds:
+                self.mutes[key] = max(self.mutes.get(key, 0.0), rate.throttle_milliseconds / 1000)
+
+    def is_due(self, readings: Readings | None, now_seconds: float) -> bool:
+        told = readings is not None and readings.read_at_seconds >= self.due_seconds
+        return told or now_seconds >= self.due_seconds + _PATIENCE_SECONDS
+
+    def line(self, place: Place, throttle: ThrottleDecision | None, readings: Readings | None) -> Line:
+        """Before and after. A reading that came too late, or not at all, leaves what is after unknown."""
+        fresh = readings if readings is not None and readings.read_at_seconds >= self.due_seconds else None
+        return place.line(
+            "effect",
+            round=round_id(self.record),
+            dir=self.record.direction.value,
+            seconds=place.at_seconds - self.record.at_seconds,
+            brokers=self._brokers(throttle if fresh is not None else None),
+            entities=[self._entity(step, fresh) for key, step in self.steps.items() if key in self.written],
+        )
+
+    def _brokers(self, throttle: ThrottleDecision | None) -> list[Line]:
+        after = _cards(next((one for one in throttle.rounds if one.direction is self.record.direction), None)) if throttle else {}
+        concerned = {broker for step in self.steps.values() for broker in step.brokers}
+        views = [view for view in self.record.brokers if view.need > 0 or view.card.broker in concerned]
+        return [
+            {
+                "id": view.card.broker,
+                "threshold": view.card.limit,
+                "nicBefore": view.card.bytes_per_second,
+                "nicAfter": after.get(view.card.broker),
+            }
+            for view in views
+        ]
+
+    def _entity(self, step: ThrottleStep, readings: Readings | None) -> Line:
+        write = self.written[step.key]  # what was decided may have waited, and gone out smaller or larger
+        return {
+            "entity": str(step.entity),
+            "tier": step.level.value,
+            "kind": step.kind.value,
+            "to": amount(write.values.get(KEY_OF[step.direction])),
+            "rateBefore": _sum(flow.bytes_per_second for flow in step.bucket.flows.values()),
+            "rateAfter": _rate(step, readings),
+            "predictedMute_s": write.predicted_mute_seconds,
+            "observedMute_s": self.mutes.get(step.key),
+            "changedSince": step.key in self.superseded,
+        }
+
+
+def _cards(record: Round | None) -> Mapping[int, float | None]:
+    return {} if record is None else {view.card.broker: view.card.bytes_per_second for view in record.brokers}
+
+
+def _rate(step: ThrottleStep, readings: Readings | None) -> float | None:
+    clients = readings.clients.items() if readings is not None else ()
+    return _sum(rate.bytes_per_second for (entity, _, direction), rate in clients if (entity, direction) == step.key)
+
+
+def _sum(rates: Iterable[float]) -> float | None:
+    """None where there is nothing to add up: that is not the same as a rate of zero."""
+    found = list(rates)
+    return sum(found) if found else None
+
+
+# One policy's audit trail: which lines each pass is worth, so that a cluster at rest writes none.
+#
+# It keeps what was told last and repeats nothing. Forgetting it (a restart) costs a line that is
+# told twice, never one that is not told,
+# except for the effects of rounds that were under way.
+
+
+_APPLIED, _REFUSED, _UNKNOWN, _WOULD = "applied", "refused", "unknown", "wouldWrite"
+_THROTTLING = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
+_NEVER_SENT = frozenset({Reason.NOT_LEADER})
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What one look at the world led to: the decision, what became of its writes, and the readings that it was made on."""
+
+    decision: Decision
+    applied: Applied
+    readings: Readings | None
+
+
+_AT_REST: object = (Phase.NORMAL, frozenset[object]())
+
+
+@dataclass(slots=True)
+class AuditStory:
+    """What was told of one policy: what each direction's last round said, and of each rate what was done to it last."""
+
+    _said: dict[Direction, object] = field(default_factory=dict)
+    _acts: Acts = field(default_factory=dict)
+    _round_ids: dict[RateKey, str] = field(default_factory=dict)
+    _effects: list[PendingEffect] = field(default_factory=list)
+    _holds: dict[Reason, Hold] = field(default_factory=dict)
+    _overrides: dict[str, tuple[Override, tuple[Entity, ...]]] = field(default_factory=dict)
+    _would: dict[Entity, Mapping[QuotaKey, str | None]] = field(default_factory=dict)
+
+    def lines(self, place: Place, happened: Happened) -> list[Line]:
+        """The lines that this is worth, in the order in which things happened."""
+        return [
+            *self._effect_lines(place, happened),
+            *self._hold_lines(place, happened.decision.holds),
+            *self._override_lines(place, happened.decision.overridden),
+            *self._round_lines(place, happened),
+            *self._write_lines(place, happened),
+        ]
+
+    def _effect_lines(self, place: Place, happened: Happened) -> Iterator[Line]:
+        readings = happened.readings
+        if readings is not None:
+            for effect in self._effects:
+                effect.watch(readings)
+        due = [effect for effect in self._effects if effect.is_due(readings, place.at_seconds)]
+        self._effects = [effect for effect in self._effects if effect not in due]
+        for effect in due:
+            if effect.written:
+                yield effect.line(place, happened.decision.throttle, readings)
+
+    def _hold_lines(self, place: Place, holds: Sequence[Hold]) -> Iterator[Line]:
+        now = {hold.reason: hold for hold in reversed(holds)}
+        yield from (hold_line(place, hold, begins=False) for reason, hold in self._holds.items() if reason not in now)
+        yield from (hold_line(place, hold, begins=True) for reason, hold in now.items() if reason not in self._holds)
+        self._holds = now
+
+    def _override_lines(self, place: Place, overridden: Overridden) -> Iterator[Line]:
+        if overridden.tiers is None:
+            return  # whom they apply to is not known, which ends nothing
+        found: dict[str, list[Entity]] = defaultdict(list)
+        for entity, override in overridden.applied.items():
+            found[override.key].append(entity)
+        overrides = {override.key: override for override in overridden.applied.values()}
+        now = {key: (overrides[key], tuple(entities)) for key, entities in found.items()}
+        ended = [applied for key, applied in self._overrides.items() if now.get(key) != applied]
+        begun = [applied for key, applied in now.items() if self._overrides.get(key) != applied]
+        yield from (override_line(place, *applied, begins=False) for applied in ended)
+        yield from (override_line(place, *applied, begins=True) for applied in begun)
+        self._overrides = now
+
+    def _round_lines(self, place: Place, happened: Happened) -> Iterator[Line]:
+        throttle = happened.decision.throttle
+        if throttle is None or happened.readings is None:
+            return  # no reading has come yet: nothing can be said of load, and nothing is decided on it
+        moved, self._acts = new_acts(throttle, self._acts)
+        for record in throttle.rounds:
+            steps = [step for step in moved if step.direction is record.direction]
+            said, said_before = _said(record), self._said.get(record.direction, _AT_REST)
+            self._said[record.direction] = said
+            if steps:
+                self._remember(record, steps)
+            if steps or said != said_before:
+                yield round_line(place, record)
+        self._round_ids = {key: known for key, known in self._round_ids.items() if key in throttle.steps}
+
+    def _remember(self, record: Round, moved: Sequence[ThrottleStep]) -> None:
+        self._round_ids.update({step.key: round_id(record) for step in moved})
+        self._effects.append(PendingEffect(record))
+
+    def _write_lines(self, place: Place, happened: Happened) -> Iterator[Line]:
+        decision = happened.decision
+        fates = list(_fates(decision, happened.applied))
+        would = {write.entity: write.values for write in decision.would_write}
+        fates += [(write, Fate(_WOULD)) for write in decision.would_write if self._would.get(write.entity) != write.values]
+        self._would = would
+        if not fates:
+            return
+        owners = {report.entity: report for report in decision.members if report.state is not MemberState.OVERLAPPING}
+        for write, fate in fates:
+            if fate.outcome == _APPLIED:
+                self._mark_written(write)
+            yield from write_lines(place, write, fate, self._owner(write.entity, owners.get(write.entity), decision))
+
+    def _owner(self, entity: Entity, report: MemberReport | None, decision: Decision) -> Owner:
+        steps = decision.throttle.steps if decision.throttle is not None else {}
+        keys = {way: (entity, way) for way in Direction}
+        return Owner(
+            report,
+            {way: steps[key] for way, key in keys.items() if key in steps},
+            {way: self._round_ids[key] for way, key in keys.items() if key in self._round_ids},
+        )
+
+    def _mark_written(self, write: QuotaWrite) -> None:
+        """Its rates that a round moved have an effect from now on; anything that moves them after it is not this round's alone."""
+        for key in ((write.entity, DIRECTION_OF[each]) for each in write.values if each in DIRECTION_OF):
+            wanted = self._round_ids.get(key)
+            for effect in self._effects:
+                carries_out = round_id(effect.record) == wanted and (write.reason in _THROTTLING or key not in effect.written)
+                if carries_out:
+                    effect.written[key] = write
+                else:
+                    effect.superseded.add(key)
+
+
+def _said(record: Round) -> object:
+    """What people should know beside that: the phase, and what was found of whom."""
+    return (record.phase, frozenset((finding.reason, finding.broker, finding.entity) for finding in record.findings))
+
+
+def _fates(decision: Decision, applied: Applied) -> Iterator[tuple[QuotaWrite, Fate]]:
+    """What became of each write that was sent; what was never sent is decided on again and is no write."""
+    refused = {outcome.entity: outcome for outcome in applied.refused}
+    done = {write.entity for write in applied.done}
+    unsettled = [write for write in decision.writes if write.entity not in done and write.entity not in refused]
+    for write in decision.writes:
+        if write.entity in done:
+            yield write, Fate(_APPLIED)
+        elif (outcome := refused.get(write.entity)) is not None:
+            yield write, Fate(_REFUSED, outcome.reason, outcome.message)
+    error = applied.error
+    if error is not None and error.reason not in _NEVER_SENT:
+        yield from ((write, Fate(_UNKNOWN, error.reason, error.message)) for write in unsettled[:MAX_WRITES_PER_BATCH])
+
 
 log = structlog.get_logger(__name__)
 

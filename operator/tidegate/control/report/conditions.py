@@ -5,13 +5,248 @@ way down in steps, or that one entity is contended, is in QuotasInSync and in th
 MetricsFresh says what is known of the brokers' load, and Ready does not depend on it.
 """
 
-from controller_logic.decision import Decision, MemberState
-from controller_logic.model import Hold, Mode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from controller_logic.decision import Decision, LevelReport, LevelState, MemberState
+from controller_logic.model import Direction, Hold, Mode, ReadingProblem
 from controller_logic.reasons import Reason
-from tidegate.control.metrics_condition import metrics_fresh
+from controller_logic.rollup_schedule import Due, Window
+from controller_logic.throttle.pressure import Card, Pressure
 from tidegate.control.reconcile import PassResult
-from tidegate.control.throttling_condition import throttling
-from tidegate.control.verdict import Truth, Verdict, counted, listed, ready, sentence, shortened
+from tidegate.control.rollups import RollupSight
+from tidegate.kube.rollup_jobs import rfc3339
+from tidegate.resources.status import RollupStatus
+
+# One condition as the control pass means it, before it has times and generations; and the words
+# they share.
+
+
+MAX_MESSAGE_LENGTH = 1024
+SHOWN = 5  # of a list of things that may be long
+
+
+class Truth(StrEnum):
+    """The three values of a condition's status."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be said of one aspect (`type`) of one object."""
+
+    type: str
+    status: Truth
+    reason: Reason
+    message: str
+
+
+def ready(status: Truth, reason: Reason, message: str) -> Verdict:
+    return Verdict("Ready", status, reason, shortened(sentence(message)))
+
+
+def sentence(text: str) -> str:
+    """The text with a capital first letter, as conditions and Events have it."""
+    return text[:1].upper() + text[1:]
+
+
+def shortened(text: str, most: int = MAX_MESSAGE_LENGTH) -> str:
+    """The text, cut with an ellipsis where it is longer than Kubernetes takes."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def listed(texts: Sequence[str], *, of: int | None = None) -> str:
+    """The first few, separated by semicolons, and how many there are beyond; `of` says how many there are when not all were given."""
+    total = len(texts) if of is None else of
+    shown = "; ".join(text.rstrip(".") for text in texts[:SHOWN])
+    return shown if total <= SHOWN else f"{shown}; and {total - SHOWN} more"
+
+
+def counted(number: int, what: str) -> str:
+    """`1 quota`, `12 quotas`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+# The condition MetricsFresh: whether the load of every live broker is known, and if not, why. It
+# holds no rates: those are metrics.
+
+
+_TYPE = "MetricsFresh"
+_ALL_KNOWN = "The load of every live broker is known"
+# what clients send is not needed to say whether a broker is over its limit
+_OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
+
+
+def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
+    """True while every card with a limit can be judged, although something else may be missing; that is told then."""
+    readings = result.seen.observation.readings
+    if not measured:
+        return Verdict(_TYPE, Truth.UNKNOWN, Reason.METRICS_NOT_WATCHED, "The policy names no metrics, so no broker's load is read")
+    if readings is None or result.decision.watched is None:
+        return Verdict(_TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet")
+    unknown = [card for one in result.decision.watched for card in one.cards.values() if card.pressure is Pressure.UNKNOWN]
+    limited = {way for one in result.decision.watched for way in one.cards}
+    problems = [problem for problem in readings.problems if problem.reason not in _OF_CLIENTS and _matters(problem, limited)]
+    if unknown:
+        return _not_fresh(problems, unknown)
+    if problems:
+        return Verdict(_TYPE, Truth.TRUE, problems[0].reason, _problems_text("The load of every broker with a limit is known.", problems))
+    withheld = [note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD]
+    if withheld:
+        return Verdict(_TYPE, Truth.TRUE, Reason.METERING_WITHHELD, shortened(sentence(f"{_ALL_KNOWN}; but {listed(withheld)}")))
+    return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, _ALL_KNOWN)
+
+
+def _matters(problem: ReadingProblem, limited: set[Direction]) -> bool:
+    """A card is not missed in a direction in which nobody set a limit."""
+    return not problem.directions or bool(limited & set(problem.directions))
+
+
+def _not_fresh(problems: list[ReadingProblem], unknown: list[Card]) -> Verdict:
+    brokers = ", ".join(str(broker) for broker in sorted({card.broker for card in unknown}))
+    if problems:
+        return Verdict(_TYPE, Truth.FALSE, problems[0].reason, _problems_text(f"Not known of broker {brokers}.", problems))
+    lie = any(card.lies for card in unknown)
+    why = "its card says less than half of what Kafka moves for clients there" if lie else "its card tells nothing usable"
+    return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"Not known of broker {brokers}: {why}")
+
+
+def _problems_text(beginning: str, problems: list[ReadingProblem]) -> str:
+    return shortened(sentence(f"{beginning} {listed([problem.message for problem in problems])}"))
+
+
+# The condition Throttling of a policy: which levels are below their contracts, because of which
+# broker, and whether that is enough.
+#
+# Its words change with decisions, not with readings, so that a status is not written at every
+# scrape.
+
+
+def throttling(result: PassResult, *, measured: bool) -> Verdict:
+    """True while any member is below its contract because of load. `measured`: the policy names metrics."""
+    decision = result.decision
+    if decision.holds:
+        return Verdict("Throttling", Truth.UNKNOWN, decision.holds[0].reason, "Not decided now: nothing is throttled further or given back")
+    below = [one for one in decision.levels if one.below_contract]
+    if not below:
+        return _nobody(decision, measured=measured)
+    reason = Reason.RELAXING if all(one.state is LevelState.RELAXING for one in below) else Reason.THROTTLED
+    told = "; ".join(_level_words(one) for one in reversed(below))
+    exhausted = _brokers_with(decision, Reason.QUOTA_EXHAUSTED)
+    if exhausted:
+        reason = Reason.QUOTA_EXHAUSTED
+        told = f"{told}. Every tier below L0 gives what it can, and {exhausted} is still over its limit"
+    return Verdict("Throttling", Truth.TRUE, reason, shortened(sentence(told)))
+
+
+def _level_words(one: LevelReport) -> str:
+    what = "on the way back to the contract" if one.state is LevelState.RELAXING else "below the contract"
+    because = f": {one.because}" if one.because else ""
+    return f"{one.level.value} {what} ({one.below_contract} of {counted(one.members, 'member')}){because}"
+
+
+def _nobody(decision: Decision, *, measured: bool) -> Verdict:
+    told = "No tier is below its contract"
+    if not measured:
+        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{told}; load is not measured, so nobody is throttled for it")
+    helpless = _brokers_with(decision, Reason.QUOTA_CANNOT_HELP)
+    if helpless:
+        why = "what no tier below L0 could give back (replication, L0, clients without a tier, other programs); nothing is cut for it"
+        return Verdict("Throttling", Truth.FALSE, Reason.QUOTA_CANNOT_HELP, f"{told}; {helpless} is over its limit by {why}")
+    if any(one.pressure is Pressure.OVER for one in decision.watched or ()):
+        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{told}; a broker is over its limit since a moment ago")
+    return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, told)
+
+
+def _brokers_with(decision: Decision, reason: Reason) -> str:
+    """`broker 1 (egress), broker 2 (ingress)`; empty where no broker has that finding."""
+    rounds = decision.throttle.rounds if decision.throttle is not None else ()
+    found: dict[int, list[Direction]] = {}
+    for one in rounds:
+        for finding in one.findings:
+            if finding.reason is reason and finding.broker is not None:
+                found.setdefault(finding.broker, []).append(one.direction)
+    return ", ".join(f"broker {broker} ({' and '.join(way.value for way in ways)})" for broker, ways in sorted(found.items()))
+
+
+# The condition RollupsCurrent of a policy: whether every window that is over is in the usage
+# tables, and if not, why.
+#
+# Its words change when a window is published or a Job ends, not while one runs. It is no part of
+# Ready: tables do not move quotas.
+
+
+TYPE = "RollupsCurrent"
+UNSEEN_AFTER_SECONDS = 300.0
+_NEWEST = 1  # the window that has just ended may be on its way into the tables
+
+
+def rollups_current(sight: RollupSight | None, *, wanted: bool, previous: Mapping[str, Any], now_seconds: float) -> tuple[Verdict, ...]:
+    """One verdict; none where the policy asks for no rollups and never did, or where what was said before stands until the first look."""
+    stood = any(condition.get("type") == TYPE for condition in previous.get("conditions") or ())
+    if not wanted:
+        told = "The policy asks for no usage rollups any more; tables that exist stay as they are"
+        return (Verdict(TYPE, Truth.UNKNOWN, Reason.ROLLUPS_NOT_WANTED, told),) if stood else ()
+    if sight is None:
+        return () if stood else (Verdict(TYPE, Truth.UNKNOWN, Reason.STARTING, "The policy's rollup Jobs have not been looked at yet"),)
+    status, reason, told = _judged(sight, now_seconds)
+    return (Verdict(TYPE, status, reason, shortened(sentence(told))),)
+
+
+def rollup_status(sight: RollupSight | None, *, wanted: bool, previous: Mapping[str, Any]) -> RollupStatus | None:
+    """The figures for people and machines; what was said before where this pass does not know."""
+    if not wanted:
+        return None
+    if sight is None or sight.due is None:
+        return RollupStatus.model_validate(previous["rollup"]) if previous.get("rollup") else None
+    due = sight.due
+    until = None if due.published_until_ms is None else rfc3339(due.published_until_ms)
+    return RollupStatus(published_until=until, waiting=len(due.missing), failed=len(due.failed))
+
+
+def _judged(sight: RollupSight, now_seconds: float) -> tuple[Truth, Reason, str]:
+    if not sight.offered:
+        told = "this operator was started without an image for rollup Jobs, so it makes none: set rollup.enabled of the chart"
+        return Truth.FALSE, Reason.ROLLUPS_NOT_OFFERED, told
+    age_seconds = now_seconds - sight.looked_at_seconds
+    if age_seconds > UNSEEN_AFTER_SECONDS:
+        told = f"no look at the rollup Jobs has ended for {age_seconds / 60:.0f} minutes; quotas do not depend on it"
+        return Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN, told
+    if sight.trouble is not None:
+        return (Truth.UNKNOWN if sight.due is None else Truth.FALSE), *sight.trouble
+    if sight.due is None:
+        return Truth.UNKNOWN, Reason.STARTING, "the policy's rollup Jobs have not been looked at yet"
+    return _published(sight, sight.due)
+
+
+def _published(sight: RollupSight, due: Due) -> tuple[Truth, Reason, str]:
+    if due.published_until_ms is None:
+        until = "no window has begun and ended since the policy was made, so there is nothing to publish yet"
+    else:
+        until = f"published without a gap until {rfc3339(due.published_until_ms)}"
+    if due.failed:
+        failures = listed([f"{_span(job.window)}: {job.message or 'no reason given'} (Job {job.name})" for job in due.failed])
+        told = f"{counted(len(due.failed), 'window')} failed: {failures}. Each is tried again within two hours, or once it is edited"
+        return Truth.FALSE, Reason.ROLLUP_FAILED, f"{told}; {until}"
+    if sight.unusable is not None:
+        return Truth.FALSE, *sight.unusable
+    if len(due.missing) > _NEWEST:
+        told = f"{counted(len(due.missing), 'window')} wait for their Job, one at a time, from {_span(due.missing[0])} on"
+        return Truth.FALSE, Reason.ROLLUPS_BEHIND, told
+    empty_hours = sum(window.end_ms - window.start_ms for window in due.empty) / 3_600_000
+    empty = f"; Prometheus has nothing of {empty_hours:.1f} of the latest hours, so they are in no table" if due.empty else ""
+    lost = f"; {due.lost_ms / 3_600_000:.1f} hours before that are missing and too old to be filled by themselves" if due.lost_ms else ""
+    return Truth.TRUE, Reason.ROLLUPS_PUBLISHED, f"{until}{empty}{lost}"
+
+
+def _span(window: Window) -> str:
+    return f"{rfc3339(window.start_ms)} to {rfc3339(window.end_ms)}"
+
 
 _NOT_REACHED = frozenset(
     {

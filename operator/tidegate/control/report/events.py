@@ -13,7 +13,7 @@ from controller_logic.decision import LevelReport, LevelState, MemberReport, Mem
 from controller_logic.model import Entity, QuotaWrite
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure, Watched, WatchedBroker
-from tidegate.control.verdict import SHOWN, Truth, Verdict, counted, listed, sentence, shortened
+from tidegate.control.report.conditions import SHOWN, Truth, Verdict, counted, listed, sentence, shortened
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(

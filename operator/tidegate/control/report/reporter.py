@@ -5,18 +5,22 @@ nothing is silent everywhere but in the metrics. A report that cannot be deliver
 """
 
 import logging
+import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol, cast
 
 import structlog
 
 from controller_logic.decision import MemberReport
 from controller_logic.model import Advice, Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
-from tidegate.control.declared import Declared
+from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
+from tidegate.control.report.conditions import Verdict
 from tidegate.control.report.events import (
     NORMAL,
     WARNING,
@@ -28,15 +32,93 @@ from tidegate.control.report.events import (
     write_events,
     writes_by_tier,
 )
-from tidegate.control.report.status import PolicyVerdict, policy_verdict, starting_policy, unread_policy
-from tidegate.control.report_desk import PassReport
-from tidegate.control.status_override import OverrideVerdict, override_reports, starting_override, unread_override
-from tidegate.control.status_tier import TierVerdict, starting_tier, tier_verdict, unread_tier
-from tidegate.control.translate import object_key
-from tidegate.control.verdict import Verdict
-from tidegate.errors import InvalidResource
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ResourceKind
+from tidegate.control.report.status import (
+    OverrideVerdict,
+    PolicyVerdict,
+    TierVerdict,
+    override_reports,
+    policy_verdict,
+    starting_override,
+    starting_policy,
+    starting_tier,
+    tier_verdict,
+    unread_override,
+    unread_policy,
+    unread_tier,
+)
+from tidegate.control.rollups import RollupSight
+from tidegate.errors import InvalidResource, OutcomeUnknown, TidegateError, Unreachable
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, EventType, JsonObject, ObjectRef, ResourceKind
+from tidegate.kube.cache import ResourceCache
+from tidegate.kube.events import EventRecorder
+from tidegate.kube.status import StatusWriter
 from tidegate.resources.schema import SchemaModel
+from tidegate.telemetry import Telemetry
+
+# Has passes reported beside the passes, because a quota must not wait for a Kubernetes that is
+# slow or away.
+#
+# One desk per policy. Its reports go out one at a time and in order; while one is under way, the
+# passes that end are folded into one, so
+# at most one waits. It decides nothing about what is said.
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """All that the report on a pass is made of. `written` also holds what earlier passes wrote that were not reported by themselves."""
+
+    result: PassResult
+    declared: Declared
+    policy: JsonObject
+    tiers: tuple[JsonObject, ...]
+    written: tuple[QuotaWrite, ...]
+    overrides: tuple[JsonObject, ...] = ()
+    rollups: RollupSight | None = None
+
+    def after(self, earlier: "PassReport") -> "PassReport":
+        """This report in place of both: the world as it is now, and the writes of both."""
+        return replace(self, written=earlier.written + self.written)
+
+
+class ReportDesk:
+    """Takes reports from one control loop and has them delivered by a thread of its own, or at once when not `beside`.
+
+    `deliver` must not raise: nobody would hear of it.
+    """
+
+    def __init__(self, deliver: Callable[[PassReport], None], name: str, *, beside: bool) -> None:
+        self._deliver = deliver
+        self._hand: Executor | None = ThreadPoolExecutor(1, thread_name_prefix=name) if beside else None
+        self._lock = threading.Lock()
+        self._waiting: PassReport | None = None
+
+    def post(self, report: PassReport) -> None:
+        """Have it delivered; returns before it is."""
+        if self._hand is None:
+            self._deliver(report)
+            return
+        with self._lock:
+            asked_for = self._waiting is not None
+            self._waiting = report if self._waiting is None else report.after(self._waiting)
+        if not asked_for:
+            self._hand.submit(self._deliver_what_waits)
+
+    def catch_up(self) -> None:
+        """Return once everything that was posted is delivered."""
+        if self._hand is not None:
+            self._hand.submit(lambda: None).result()
+
+    def close(self) -> None:
+        """Catch up and end the thread."""
+        if self._hand is not None:
+            self._hand.shutdown(wait=True)
+
+    def _deliver_what_waits(self) -> None:
+        with self._lock:
+            report, self._waiting = self._waiting, None
+        if report is not None:
+            self._deliver(report)
+
 
 log = structlog.get_logger(__name__)
 
@@ -210,3 +292,85 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
             log.debug("Quota written", policy=policy_key, entity=str(write.entity), reason=write.reason.value, change=write.message)
     for (kind, reason), count in counts.items():
         log.info("Quotas written", policy=policy_key, kind=kind, reason=reason, count=count)
+
+
+# Delivers reports to Kubernetes: statuses through the status writer, Events through the recorder.
+#
+# It decides nothing about what is said. A world that is away costs a log line and one time limit,
+# not one for every object; the next pass
+# sends what is still missing.
+
+
+class KubernetesPublisher:
+    """A Publisher for one process. With an `executor` several objects are reported at once: each is a round trip or more."""
+
+    def __init__(
+        self,
+        writer: StatusWriter,
+        recorder: EventRecorder,
+        *,
+        cache: ResourceCache,
+        telemetry: Telemetry,
+        executor: Executor | None = None,
+    ) -> None:
+        self._writer = writer
+        self._recorder = recorder
+        self._cache = cache
+        self._telemetry = telemetry
+        self._map: Callable[..., Iterable[Any]] = map if executor is None else executor.map
+
+    def publish(self, reports: Sequence[Report]) -> frozenset[str]:
+        """See Publisher. All statuses come before the first Event: they are what people and Argo CD wait for."""
+        away = threading.Event()
+        stood = list(self._map(partial(self._put, away), [report for report in reports if report.status is not None]))
+        list(self._map(self._tell, reports))
+        return frozenset(uid for uid in stood if uid is not None)
+
+    def _put(self, away: threading.Event, report: Report) -> str | None:
+        """Write the status, unless Kubernetes was found to be `away`; the object's uid when there was nothing to write."""
+        if away.is_set():
+            return None
+        generation = int(report.raw["metadata"].get("generation", 0))
+        fields = {} if report.status is None else _named_fields(report.status)
+        # Only the fields that the report set are written; the others stay as they are.
+        desired = {**fields, "observedGeneration": generation, "conditions": [_condition(v, generation) for v in report.verdicts]}
+        try:
+            done = self._writer.write(report.kind, report.raw, desired)
+        except TidegateError as error:
+            log.warning("Status could not be written", object=object_key(report.raw), kind=report.kind.kind, error=error.message)
+            if isinstance(error, Unreachable | OutcomeUnknown):
+                away.set()
+            return None
+        if done.written and done.object is not None:
+            self._telemetry.status_writes.labels(report.kind.kind).inc()
+            self._cache.put(report.kind, done.object)
+        return None if done.written else str(report.raw["metadata"]["uid"])
+
+    def _tell(self, report: Report) -> None:
+        for telling in report.tellings:
+            event_type = cast(EventType, telling.type)
+            about = ObjectRef.of(report.kind, report.raw)
+            if self._recorder.record(about, event_type, reason=telling.reason.value, message=telling.message):
+                self._telemetry.events.labels(telling.type, telling.reason.value).inc()
+            log.info("Event", object=object_key(report.raw), kind=report.kind.kind, reason=telling.reason.value, message=telling.message)
+
+
+def _named_fields(part: SchemaModel) -> dict[str, Any]:
+    """What the report set, with None where a field is to be removed; lists are whole values."""
+    document = part.as_document()
+    named: dict[str, Any] = {}
+    for name in part.model_fields_set:
+        alias = type(part).model_fields[name].alias or name
+        value = getattr(part, name)
+        named[alias] = _named_fields(value) if isinstance(value, SchemaModel) else document.get(alias)
+    return named
+
+
+def _condition(verdict: Verdict, generation: int) -> dict[str, Any]:
+    return {
+        "type": verdict.type,
+        "status": verdict.status.value,
+        "observedGeneration": generation,
+        "reason": verdict.reason.value,
+        "message": verdict.message,
+    }

@@ -4,24 +4,237 @@ Every number comes from the decision or, for limits of brokers, from the policy.
 none answers), what the status said before stays. Rates are metrics, not status.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from controller_logic.decision import Decision, LevelReport, LevelState
-from controller_logic.model import BrokerLimit
+from controller_logic.contracts.overrides import Misfit, Overridden
+from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
+from controller_logic.model import Advice, BrokerLimit, Entity, Hold, Mode, Override, QuotaKey
+from controller_logic.quotas.values import KEY_WORDS
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
+from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
-from tidegate.control.report.conditions import policy_verdicts
-from tidegate.control.rollups_condition import rollup_status, rollups_current
-from tidegate.control.rollups_look import RollupSight
-from tidegate.control.status_tier import skew_text
-from tidegate.control.verdict import Truth, Verdict, ready, shortened
+from tidegate.control.report.conditions import (
+    Truth,
+    Verdict,
+    counted,
+    listed,
+    policy_verdicts,
+    ready,
+    rollup_status,
+    rollups_current,
+    shortened,
+)
+from tidegate.control.rollups import RollupSight
+from tidegate.kube.api import JsonObject
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import SchemaModel
-from tidegate.resources.status import BrokerStatus, PolicyStatus, PolicySummary, QuotaCounts, TierSummary
+from tidegate.resources.status import (
+    MAX_SHOWN_MEMBERS,
+    BrokerStatus,
+    MemberStatus,
+    OverriddenMember,
+    OverrideState,
+    OverrideStatus,
+    OverrideStatusSummary,
+    PolicyStatus,
+    PolicySummary,
+    QuotaCounts,
+    QuotaInForce,
+    Recommendation,
+    TierStatus,
+    TierStatusSummary,
+    TierSummary,
+    TotalRates,
+)
+
+# What usage says of contracts, in the words of a tier's status and of `tidegate plan`. It judges
+# nothing.
+
+
+_FETCH, _PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
+
+
+def recommendation(advice: Sequence[Advice]) -> Recommendation | None:
+    """One member's advice, both ways; None without any. A contract that fits is said without its figures, which change by the hour."""
+    if not advice:
+        return None
+    rates = {one.key: one.recommended for one in advice}
+    applied = {one.key: one.applied for one in advice if one.applied is not None}
+    telling = [one for one in advice if one.reason is not Reason.CONTRACT_FITS]
+    told = "; ".join(f"{KEY_WORDS[one.key]}: {one.message}" for one in telling)
+    return Recommendation(
+        fetch=rates.get(_FETCH),
+        produce=rates.get(_PRODUCE),
+        applied=TotalRates(fetch=applied.get(_FETCH), produce=applied.get(_PRODUCE)) if applied else None,
+        reason=_first_reason(advice).value,
+        message=shortened(told) if told else None,
+    )
+
+
+def advice_remarks(advice: Mapping[tuple[str, str], Iterable[Advice]]) -> Iterator[str]:
+    """A sentence for every rate that is recommended or applied, for a plan."""
+    for (tier_key, member), said in advice.items():
+        for one in said:
+            if one.recommended is not None:
+                yield f"{tier_key} / {member} ({one.reason.value}): {KEY_WORDS[one.key]}: {one.message}"
+
+
+def _first_reason(advice: Sequence[Advice]) -> Reason:
+    """What recommends comes before what does not, and a contract that fits comes last."""
+    reasons = [one.reason for one in advice]
+    order = (Reason.RECOMMENDATION_APPLIED, Reason.RECOMMENDED)
+    first = next((reason for reason in order if reason in reasons), None)
+    return first or next((reason for reason in reasons if reason is not Reason.CONTRACT_FITS), Reason.CONTRACT_FITS)
+
+
+# What the status of a BusinessTier says after a pass: its members as the decision reports them,
+# and two conditions.
+#
+# Every number comes from the decision. A tier is Ready when each of its members is at its contract
+# (or would be, in
+# Observe mode); while an input is missing it is Unknown, because then nobody knows.
+
+
+# what needs attention most comes first; it becomes the tier's state and the reason of its Ready condition
+_WORST_FIRST = (
+    MemberState.FOREIGN_CONTENT,
+    MemberState.CONTENDED,
+    MemberState.OVERLAPPING,
+    MemberState.TOPIC_NOT_FOUND,
+    MemberState.HELD,
+    MemberState.STEPPING,
+    MemberState.THROTTLED,
+    MemberState.UNLIMITED,
+    MemberState.CONTRACT,
+)
+_AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
+_AS_DECLARED = _AT_CONTRACT | {MemberState.THROTTLED}  # a throttle is what the tier declares for a broker over its limit
+
+
+@dataclass(frozen=True, slots=True)
+class TierVerdict:
+    """The whole status of one tier: everything but conditions, and the conditions still without their times."""
+
+    status: TierStatus
+    verdicts: tuple[Verdict, ...]
+
+
+def tier_verdict(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> TierVerdict:
+    """The status of a tier that was read and decided on. `members` are its own reports."""
+    status = TierStatus(
+        members=tuple(member_status(member, decision.advice.get((member.tier_key, member.member_name), ())) for member in members),
+        summary=TierStatusSummary(members=len(members), state=_worst(members)),
+    )
+    return TierVerdict(status, (_ready(members, decision, mode), _conflict(members)))
+
+
+def unread_tier(reason: Reason, message: str) -> TierVerdict:
+    """The status of a tier that takes no part: it does not read, or its policy does not exist or cannot be read."""
+    conflict = Verdict("Conflict", Truth.UNKNOWN, reason, "Not looked at: see the condition Ready")
+    return TierVerdict(TierStatus(), (ready(Truth.FALSE, reason, message), conflict))
+
+
+def starting_tier() -> TierVerdict:
+    """The status on first sight, before any pass has ended."""
+    message = "Seen; the first pass over its policy has not ended yet"
+    return TierVerdict(
+        TierStatus(),
+        (ready(Truth.UNKNOWN, Reason.STARTING, message), Verdict("Conflict", Truth.UNKNOWN, Reason.STARTING, message)),
+    )
+
+
+def member_status(member: MemberReport, advice: Sequence[Advice] = ()) -> MemberStatus:
+    """One member's report in the words of the resource; the message only where there is something to say."""
+    return MemberStatus(
+        name=member.member_name,
+        leaders=member.leaders,
+        leader_skew=skew_text(member.leader_skew),
+        quota=_quota(member.quota),
+        target=_target(member),
+        contract_total=_totals(member.contract_total),
+        permitted_total=_totals(member.permitted_total),
+        state=member.state.value,
+        override=member.member.override,
+        message=_message(member),
+        recommended=recommendation(advice),
+    )
+
+
+def skew_text(skew: float | None) -> str | None:
+    return None if skew is None else f"{skew:.2f}"
+
+
+def _message(member: MemberReport) -> str | None:
+    silent = member.state is MemberState.CONTRACT and member.reason in (Reason.CONTRACT, Reason.IN_SYNC)
+    return None if silent or not member.message else shortened(member.message)
+
+
+def _target(member: MemberReport) -> QuotaInForce | None:
+    """Where it is on its way to; where a throttle ends follows the load and is told in words."""
+    if member.state is MemberState.THROTTLED or dict(member.target) == dict(member.quota):
+        return None
+    return _quota(member.target)
+
+
+def _quota(values: Mapping[QuotaKey, int]) -> QuotaInForce | None:
+    if not values:
+        return None
+    return QuotaInForce(
+        fetch=values.get(QuotaKey.CONSUMER_BYTE_RATE),
+        produce=values.get(QuotaKey.PRODUCER_BYTE_RATE),
+        request_percentage=values.get(QuotaKey.REQUEST_PERCENTAGE),
+        controller_mutations_per_second=values.get(QuotaKey.CONTROLLER_MUTATION_RATE),
+    )
+
+
+def _totals(values: Mapping[QuotaKey, int]) -> TotalRates | None:
+    fetch, produce = values.get(QuotaKey.CONSUMER_BYTE_RATE), values.get(QuotaKey.PRODUCER_BYTE_RATE)
+    return None if fetch is None and produce is None else TotalRates(fetch=fetch, produce=produce)
+
+
+def _worst(members: Iterable[MemberReport]) -> str:
+    states = {member.state for member in members}
+    return next((state.value for state in _WORST_FIRST if state in states and state not in _AT_CONTRACT), MemberState.CONTRACT.value)
+
+
+def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> Verdict:
+    if decision.holds:
+        hold = decision.holds[0]
+        return ready(Truth.UNKNOWN, hold.reason, hold.message)
+    lacking = sorted((member for member in members if not _is_content(member)), key=lambda member: _WORST_FIRST.index(member.state))
+    if lacking:
+        told = listed([f"{member.member_name}: {member.message}" for member in lacking])
+        of_all = f"{len(lacking)} of {counted(len(members), 'member')} not at the contract: {told}"
+        return ready(Truth.FALSE, lacking[0].reason, of_all)
+    if mode is Mode.OBSERVE:
+        return ready(
+            Truth.TRUE, Reason.OBSERVING, f"mode is Observe: {counted(len(members), 'member')} decided on, nothing written to Kafka"
+        )
+    throttled = [member for member in members if member.state is MemberState.THROTTLED]
+    if throttled:
+        told = listed([f"{member.member_name}: {member.message}" for member in throttled])
+        of_all = f"{len(throttled)} of {counted(len(members), 'member')} throttled, as declared for a broker over its limit: {told}"
+        return ready(Truth.TRUE, throttled[0].reason, of_all)
+    told = listed([f"{member.member_name}: {member.message}" for member in members])
+    return ready(Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract: {told}")
+
+
+def _is_content(member: MemberReport) -> bool:
+    """At its contract or throttled, or kept from it by nothing but mode Observe."""
+    return member.state in _AS_DECLARED or member.reason is Reason.OBSERVING
+
+
+def _conflict(members: Sequence[MemberReport]) -> Verdict:
+    overlapping = [f"{member.member_name}: {member.message}" for member in members if member.state is MemberState.OVERLAPPING]
+    if overlapping:
+        return Verdict("Conflict", Truth.TRUE, Reason.OVERLAPPING, shortened(listed(overlapping)))
+    return Verdict("Conflict", Truth.FALSE, Reason.CONTRACT, "No other tier or member names the same user and client id before this one")
+
 
 MAX_BROKERS = 1000
 Part = TypeVar("Part", bound=SchemaModel)
@@ -147,3 +360,155 @@ def _parsed(previous: Mapping[str, Any], field: str, model: type[Part]) -> tuple
 def rfc3339(seconds: float) -> str:
     """A time as Kubernetes writes it, in UTC and whole seconds."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# What the status of a QuotaOverride says after a pass: whether it is in force, for whom, and else
+# why not.
+#
+# Everything comes from the decision. An override is Ready when everybody whom it names has what it
+# says (or would have, in Observe mode);
+# one that is over is not Ready any more, and says since when it was in force.
+
+
+_IN_PLACE = frozenset({Reason.OVERRIDDEN, Reason.OBSERVING})
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideVerdict:
+    """The whole status of an override: everything but conditions, and the conditions still without their times."""
+
+    status: OverrideStatus
+    verdicts: tuple[Verdict, ...]
+
+
+def override_reports(result: PassResult, declared: Declared, overrides: Iterable[JsonObject]) -> list[tuple[JsonObject, OverrideVerdict]]:
+    """What is to be said of each of the policy's overrides that was read before the pass, broken ones included."""
+    if declared.overrides is None:
+        return [(raw, _unknown(result.decision.holds)) for raw in overrides]
+    known = {override.key: override for override in declared.overrides}
+    broken = {override.key: override.message for override in declared.broken_overrides}
+    carried: dict[str, list[MemberReport]] = defaultdict(list)
+    for member in result.decision.members:
+        if member.member.override is not None:
+            carried[member.member.override].append(member)
+    said = []
+    for raw in overrides:
+        key = object_key(raw)
+        if key in known:
+            said.append((raw, override_report(known[key], result, carried[key], previous=raw.get("status") or {})))
+        elif key in broken:
+            said.append((raw, unread_override(Reason.INVALID_SPEC, broken[key])))
+    return said
+
+
+def override_report(
+    override: Override, result: PassResult, members: Sequence[MemberReport], *, previous: Mapping[str, Any]
+) -> OverrideVerdict:
+    """The status of an override that was read. `members` are the reports of those who have it; `previous` is the status as it stands."""
+    observation, holds = result.seen.observation, result.decision.holds
+    if not override.lasts(observation.now_seconds):
+        told = f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its members go back to what their tiers say"
+        told += f", but not yet: {holds[0].message}" if holds else ""
+        return OverrideVerdict(_status(override, "Expired", ()), (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, told),))
+    if observation.tiers is None:
+        return _unknown(holds)
+    verdict = _override_ready(override, result, members)
+    if not members or observation.policy.deleting:
+        return OverrideVerdict(_since(_status(override, "Pending", ()), None), (verdict,))
+    began = previous.get("since") if previous.get("state") == "Active" else None
+    return OverrideVerdict(_since(_status(override, "Active", members), began or rfc3339(observation.now_seconds)), (verdict,))
+
+
+def unread_override(reason: Reason, message: str) -> OverrideVerdict:
+    """The status of an override that takes no part: it does not read, or its policy does not exist or cannot be read."""
+    status = OverrideStatus(state="Pending", members=None, since=None)
+    return OverrideVerdict(status, (ready(Truth.FALSE, reason, message),))
+
+
+def starting_override() -> OverrideVerdict:
+    """The status on first sight, before any pass has ended."""
+    message = "Seen; the first pass over its policy has not ended yet"
+    return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, Reason.STARTING, message),))
+
+
+def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:
+    """The status while an input is missing that decides whether it is in force: what was said of it stays."""
+    reason, told = (holds[0].reason, holds[0].message) if holds else (Reason.LIST_INCOMPLETE, Reason.LIST_INCOMPLETE.meaning)
+    return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, reason, told),))
+
+
+def override_remarks(overridden: Overridden) -> list[str]:
+    """A sentence for each override that is in force, and for each member that one names and leaves alone."""
+    applied = {override.key: override for override in overridden.applied.values()}
+    in_force = [
+        f"override {override.key} is in force for {override.target} until {rfc3339(override.expires_at_seconds)}: {override.reason}"
+        for override in applied.values()
+    ]
+    return in_force + [f"override {key} changes nothing for {_why_not(misfits)}" for key, misfits in overridden.misfits.items()]
+
+
+def _status(override: Override, state: OverrideState, members: Sequence[MemberReport]) -> OverrideStatus:
+    """The status but for its conditions and `since`, which stays what it was."""
+    return OverrideStatus(
+        state=state,
+        members=tuple(_member(member) for member in members[:MAX_SHOWN_MEMBERS]) or None,
+        until=rfc3339(override.expires_at_seconds),
+        summary=OverrideStatusSummary(target=override.target, members=len(members)),
+    )
+
+
+def _since(status: OverrideStatus, since: str | None) -> OverrideStatus:
+    return status.model_copy(update={"since": since})
+
+
+def _member(report: MemberReport) -> OverriddenMember:
+    entity: Entity = report.entity
+    user, client_id = (part if isinstance(part, str) else None for part in (entity.user, entity.client_id))
+    return OverriddenMember(tier=report.tier_key, member=report.member_name, user=user, client_id=client_id)
+
+
+def _override_ready(override: Override, result: PassResult, members: Sequence[MemberReport]) -> Verdict:
+    policy, holds = result.seen.observation.policy, result.decision.holds
+    misfits = result.decision.overridden.misfits.get(override.key, ())
+    if policy.deleting:
+        return ready(Truth.FALSE, Reason.GIVEN_BACK, f"policy {policy.key} is being deleted, and every quota goes back to what it was")
+    if not members:
+        return _ready_for_nobody(override, policy.key, misfits)
+    if holds:
+        return ready(Truth.UNKNOWN, holds[0].reason, holds[0].message)
+    unfit = [misfit for misfit in misfits if misfit.reason is not Reason.OVERRULED]
+    if unfit:
+        told = f"in force for {len(members)} of {counted(len(members) + len(unfit), 'member')}: {_why_not(unfit)}"
+        return ready(Truth.FALSE, unfit[0].reason, told)
+    lacking = [member for member in members if member.state not in _AT_CONTRACT and member.reason not in _IN_PLACE]
+    if lacking:
+        told = f"{len(lacking)} of {counted(len(members), 'member')} not there yet: {_told(lacking)}"
+        return ready(Truth.FALSE, lacking[0].reason, told)
+    return _ready_for_all(override, members, misfits, mode=policy.mode)
+
+
+def _ready_for_nobody(override: Override, policy_key: str, misfits: Sequence[Misfit]) -> Verdict:
+    if misfits:
+        return ready(Truth.FALSE, misfits[0].reason, f"changes nothing: {_why_not(misfits)}")
+    who = f"no BusinessTier of level {override.target}" if override.level is not None else f"no member with exactly {override.target}"
+    told = f"policy {policy_key} has {who}, so this changes nothing; it takes effect by itself when there is one"
+    return ready(Truth.FALSE, Reason.NO_SUCH_MEMBER, told)
+
+
+def _ready_for_all(override: Override, members: Sequence[MemberReport], misfits: Sequence[Misfit], *, mode: Mode) -> Verdict:
+    besides = f"; not for {_why_not(misfits)}" if misfits else ""
+    until = f"until {rfc3339(override.expires_at_seconds)}"
+    if mode is Mode.OBSERVE:
+        told = f"mode is Observe, nothing is written; Enforce would have it in force for {counted(len(members), 'member')} {until}{besides}"
+        return ready(Truth.TRUE, Reason.OBSERVING, told)
+    never = "never throttled " if override.exempt else ""
+    told = f"{never}{until}: {_told(members)}{besides}"
+    return ready(Truth.TRUE, Reason.OVERRIDDEN, f"{counted(len(members), 'member')} {told}")
+
+
+def _told(members: Sequence[MemberReport]) -> str:
+    return listed([f"{member.tier_key} {member.member_name}: {member.message}" for member in members])
+
+
+def _why_not(misfits: Sequence[Misfit]) -> str:
+    return listed([f"{misfit.tier_key} {misfit.member_name}: {misfit.message}" for misfit in misfits])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidegate.control.audit_record import EVENT, utc
+from tidegate.control.audit.trail import EVENT, utc
 
 _MINUTE = 60_000
 EPISODE_MS = (200 * _MINUTE, 260 * _MINUTE)  # since the period's start; whole five-minute windows

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.unit.rollup.terms.told import CONTRACT, POLICY, SCRAPE_MS, START_MS, Told, seconds, times
-from tidegate.control.audit_record import utc
+from tidegate.control.audit.trail import utc
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.course import Course
 from tidegate.rollup.schemas import HOUR_MS
