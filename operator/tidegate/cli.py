@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import typer
 
 from tidegate.commands import audit, explain, plan, report, restore, rollup, run, top, version
-from tidegate.commands.page import ExitCode, Page
-from tidegate.commands.surroundings import Surroundings
+from tidegate.commands.context import Surroundings
+from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import RetryLater, TidegateError
 
 EPILOGUE = (

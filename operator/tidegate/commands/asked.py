@@ -12,7 +12,7 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.cluster_access import AccessOptions
-from tidegate.commands.policy_source import PolicyOptions
+from tidegate.commands.inputs import PolicyOptions
 
 _PARAMETER = "asked"
 Command = Callable[..., None]

@@ -9,12 +9,12 @@ import typer
 from controller_logic.model import Level
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.audit_lines import AuditLine, Trail, Wanted, moment, read_trail
 from tidegate.commands.audit_summary import summary_document, summary_of, summary_sheet
 from tidegate.commands.audit_words import KINDS, line_words
-from tidegate.commands.page import Document, OutputFormat, Page, publish
+from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.commands.sheet import Column, Sheet
-from tidegate.commands.surroundings import Surroundings, surroundings_of
+from tidegate.commands.trail import AuditLine, Trail, Wanted, moment, read_trail
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.settings import STANDARD_STREAM
 

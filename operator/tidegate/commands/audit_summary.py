@@ -6,9 +6,9 @@ It counts what was written, not what was only decided. A time that is still runn
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.commands.audit_lines import AuditLine, seconds_of
-from tidegate.commands.page import Document
+from tidegate.commands.output import Document
 from tidegate.commands.sheet import Column, Sheet
+from tidegate.commands.trail import AuditLine, seconds_of
 
 _THROTTLING = frozenset({"Throttled", "Relaxing", "Released"})
 

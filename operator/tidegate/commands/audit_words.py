@@ -5,7 +5,7 @@ from typing import Any
 
 from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
 from controller_logic.quotas.values import KEY_WORDS, quota_words
-from tidegate.commands.audit_lines import AuditLine
+from tidegate.commands.trail import AuditLine
 
 _UNKNOWN = "unknown"
 _LIMITED_BY = {

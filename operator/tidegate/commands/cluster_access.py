@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tidegate.commands.policy_source import PolicySource
+from tidegate.commands.context import Surroundings
+from tidegate.commands.inputs import PolicySource
 from tidegate.commands.secret_file import SecretData, read_secret_file
-from tidegate.commands.surroundings import Surroundings
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins, Seen
 from tidegate.errors import InvalidResource
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

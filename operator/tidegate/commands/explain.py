@@ -12,12 +12,12 @@ from controller_logic.model import Entity, Override, StoredQuota
 from tidegate.commands import options
 from tidegate.commands.asked import Asked, takes_policy_and_cluster
 from tidegate.commands.cluster_access import AccessOptions, live_brokers, observed, opened_cluster, opened_tree
+from tidegate.commands.context import Surroundings, surroundings_of
 from tidegate.commands.explain_document import explain_document
 from tidegate.commands.explain_page import show_explanation
 from tidegate.commands.explanation import Subject, explain_client, nothing_is_metered, unreadable
-from tidegate.commands.page import OutputFormat, Page, publish
-from tidegate.commands.policy_source import find_policy
-from tidegate.commands.surroundings import Surroundings, surroundings_of
+from tidegate.commands.inputs import find_policy
+from tidegate.commands.output import OutputFormat, Page, publish
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in

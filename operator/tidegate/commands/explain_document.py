@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from controller_logic.decision import MemberReport
 from controller_logic.model import BYTE_RATE_KEYS, Override, QuotaKey
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
-from tidegate.commands.page import Document
+from tidegate.commands.output import Document
 from tidegate.commands.plan_document import entity_document
 from tidegate.control.report.status import rfc3339
 

@@ -10,7 +10,7 @@ from controller_logic.model import BYTE_RATE_KEYS, Default, Entity
 from controller_logic.quotas.precedence import Applicable, PrecedenceLevel
 from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words
 from tidegate.commands.explanation import Author, KeyExplanation, Subject
-from tidegate.commands.page import Page
+from tidegate.commands.output import Page
 from tidegate.commands.quantity import ago_words, short_words
 from tidegate.control.report.status import rfc3339
 

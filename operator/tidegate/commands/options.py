@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.commands.page import OutputFormat
+from tidegate.commands.output import OutputFormat
 
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print: a table for people, or YAML or JSON for programs.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

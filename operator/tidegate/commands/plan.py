@@ -10,12 +10,12 @@ from controller_logic.decision import Decision, Memory
 from tidegate.commands import options
 from tidegate.commands.asked import Asked, takes_policy_and_cluster
 from tidegate.commands.cluster_access import AccessOptions, observed, opened_cluster
-from tidegate.commands.page import OutputFormat, Page, publish
+from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.inputs import PolicySource, find_policy
+from tidegate.commands.output import OutputFormat, Page, publish
 from tidegate.commands.plan_document import plan_document
 from tidegate.commands.plan_page import show_plan
 from tidegate.commands.plan_rows import plan_exit_code
-from tidegate.commands.policy_source import PolicySource, find_policy
-from tidegate.commands.surroundings import Surroundings, surroundings_of
 from tidegate.control.observe import Seen
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from controller_logic.decision import Decision, MemberReport, Note
 from controller_logic.model import Advice, Default, Entity, Observation, QuotaKey
-from tidegate.commands.page import Document
+from tidegate.commands.output import Document
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from controller_logic.decision import Decision, MemberReport, MemberState
 from controller_logic.model import Mode, Observation, WriteKind
 from controller_logic.quotas.values import KEY_WORDS
-from tidegate.commands.page import Page
+from tidegate.commands.output import Page
 from tidegate.commands.plan_rows import PlanRow, plan_rows, planned_writes
 from tidegate.commands.quantity import short_words
 from tidegate.commands.sheet import Column, Sheet

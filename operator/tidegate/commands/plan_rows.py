@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from controller_logic.decision import Decision, MemberReport, MemberState
 from controller_logic.model import Entity, Observation, QuotaKey, QuotaWrite, WriteKind
 from controller_logic.quotas.values import enforced_rate
-from tidegate.commands.page import ExitCode
+from tidegate.commands.output import ExitCode
 from tidegate.commands.quantity import KEY_ORDER
 
 

@@ -10,11 +10,11 @@ import typer
 
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.audit_lines import moment
-from tidegate.commands.page import Page
+from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.output import Page
 from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
 from tidegate.commands.rollup_extra import require_extra
-from tidegate.commands.surroundings import Surroundings, surroundings_of
+from tidegate.commands.trail import moment
 from tidegate.commands.trail_file import trail_in
 from tidegate.errors import InvalidResource, NotFound
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tidegate.commands.policy_source import PolicySource
+from tidegate.commands.inputs import PolicySource
 from tidegate.commands.rollup_policy import terms_of
 from tidegate.control.connections import metrics_settings
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer

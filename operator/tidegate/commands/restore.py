@@ -9,12 +9,12 @@ from controller_logic.model import LedgerEntry, QuotaWindow
 from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.cluster_access import AccessOptions, opened_tree
-from tidegate.commands.page import ExitCode, OutputFormat, Page, publish
+from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.quantity import ago_words
 from tidegate.commands.restoration import NO_MUTE_BOUND_SECONDS, Giveback, Guard, Restoration, Selection
 from tidegate.commands.restore_page import restore_document, restore_rows, show_dry_run
 from tidegate.commands.restore_run import RestoreRun
-from tidegate.commands.surroundings import Surroundings, surroundings_of
 from tidegate.errors import WriteRefused
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from controller_logic.model import Entity, LedgerEntry, QuotaKey
 from controller_logic.quotas.steps import is_disturbed
 from controller_logic.quotas.values import KEY_WORDS
-from tidegate.commands.page import Document, Page
+from tidegate.commands.output import Document, Page
 from tidegate.commands.plan_document import entity_document
 from tidegate.commands.quantity import KEY_ORDER, ago_words, short_words
 from tidegate.commands.restoration import Giveback

@@ -6,7 +6,7 @@ Interrupting it is harmless: every round is read from the ledger anew, so the sa
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidegate.commands.page import Page
+from tidegate.commands.output import Page
 from tidegate.commands.restoration import Giveback, Restoration
 from tidegate.errors import Conflict, RetryLater
 

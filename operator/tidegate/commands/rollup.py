@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options, rollup_backfill, rollup_job
-from tidegate.commands.audit_lines import moment
-from tidegate.commands.page import OutputFormat, Page, publish
+from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.output import OutputFormat, Page, publish
 from tidegate.commands.rollup_extra import require_extra
 from tidegate.commands.secret_file import read_secret_file
-from tidegate.commands.surroundings import Surroundings, surroundings_of
+from tidegate.commands.trail import moment
 from tidegate.control.connections import named_server
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
 

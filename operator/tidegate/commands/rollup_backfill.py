@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.audit_lines import moment
-from tidegate.commands.page import Page
+from tidegate.commands.context import surroundings_of
+from tidegate.commands.output import Page
 from tidegate.commands.rollup_extra import require_extra
 from tidegate.commands.rollup_job import policy_options
-from tidegate.commands.surroundings import surroundings_of
+from tidegate.commands.trail import moment
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from controller_logic.reasons import Reason
-from tidegate.commands.page import ExitCode, Page
-from tidegate.commands.policy_source import PolicyOptions
+from tidegate.commands.context import Surroundings
+from tidegate.commands.inputs import PolicyOptions
+from tidegate.commands.output import ExitCode, Page
 from tidegate.commands.rollup_declared import RollupPolicy, rollup_policy
 from tidegate.commands.rollup_engine import Engine, Span
 from tidegate.commands.rollup_here import Asked, roll_up
 from tidegate.commands.rollup_job_run import clock_ms_of, published_windows, record
-from tidegate.commands.surroundings import Surroundings
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.job.pod import pod_of

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller_logic.model import Tier
-from tidegate.commands.policy_source import PolicyOptions, PolicySource, find_policy
-from tidegate.commands.surroundings import Surroundings
+from tidegate.commands.context import Surroundings
+from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
 from tidegate.control.connections import metrics_settings
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes

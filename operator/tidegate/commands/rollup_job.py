@@ -10,11 +10,11 @@ import typer
 
 from controller_logic.rollup_schedule import Window
 from tidegate.commands import options
-from tidegate.commands.audit_lines import moment
-from tidegate.commands.page import ExitCode, Page
-from tidegate.commands.policy_source import PolicyOptions
+from tidegate.commands.context import surroundings_of
+from tidegate.commands.inputs import PolicyOptions
+from tidegate.commands.output import ExitCode, Page
 from tidegate.commands.rollup_extra import require_extra
-from tidegate.commands.surroundings import surroundings_of
+from tidegate.commands.trail import moment
 from tidegate.errors import InvalidResource, NeedsMending, Unauthorized
 from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
 

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Window
-from tidegate.commands.policy_source import PolicyOptions
+from tidegate.commands.context import Surroundings
+from tidegate.commands.inputs import PolicyOptions
 from tidegate.commands.rollup_declared import RollupPolicy, rollup_policy
 from tidegate.commands.rollup_engine import Engine, Span
-from tidegate.commands.surroundings import Surroundings
 from tidegate.errors import NotFound
 from tidegate.kube.rollup_jobs import read_result, record_result
 from tidegate.rollup.job.hours import LATE_MS, SETTLE_MS, run_span

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tidegate.commands.policy_source import PolicyOptions, PolicySource, find_policy
-from tidegate.commands.surroundings import Surroundings
+from tidegate.commands.context import Surroundings
+from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
 from tidegate.rollup.terms.policy_terms import PolicyTerms
 
 

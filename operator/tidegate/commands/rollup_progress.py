@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from rich import progress as rich_progress
 
-from tidegate.commands.page import Page
+from tidegate.commands.output import Page
 from tidegate.rollup.progress import Progress, Step, unwatched
 
 

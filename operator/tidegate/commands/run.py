@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.surroundings import surroundings_of
+from tidegate.commands.context import surroundings_of
 from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
 
 _DEFAULTS = Settings(identity="")

@@ -17,9 +17,9 @@ from controller_logic.model import Level, Observation, ReadingProblem, Readings
 from controller_logic.throttle.input import Flows, flows_of
 from controller_logic.throttle.pressure import Pressure, Watched, watch
 from tidegate.commands.cluster_access import AccessOptions, opened_cluster
-from tidegate.commands.policy_source import PolicySource
+from tidegate.commands.context import Surroundings
+from tidegate.commands.inputs import PolicySource
 from tidegate.commands.secret_file import read_secret_file
-from tidegate.commands.surroundings import Surroundings
 from tidegate.control.connections import metrics_settings
 from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins

@@ -10,11 +10,11 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.asked import Asked, takes_policy_and_cluster
+from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.inputs import PolicySource, find_policy
 from tidegate.commands.manifests import STANDARD_INPUT
-from tidegate.commands.page import OutputFormat, Page, publish
-from tidegate.commands.policy_source import PolicySource, find_policy
+from tidegate.commands.output import OutputFormat, Page, publish
 from tidegate.commands.sight import Sight, opened_lookout
-from tidegate.commands.surroundings import Surroundings, surroundings_of
 from tidegate.commands.top_document import sight_document
 from tidegate.commands.top_page import show_sight
 from tidegate.errors import InvalidResource, TidegateError

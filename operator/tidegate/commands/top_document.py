@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tidegate.commands.page import Document
+from tidegate.commands.output import Document
 from tidegate.commands.plan_document import entity_document
 from tidegate.commands.sight import Sight
 from tidegate.commands.top_rows import BrokerRow, LevelRow, RateRow, broker_rows, level_rows, rate_rows

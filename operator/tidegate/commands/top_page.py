@@ -7,7 +7,7 @@ from controller_logic.decision import MemberState
 from controller_logic.model import Observation
 from controller_logic.quotas.values import KEY_WORDS, rate_words
 from controller_logic.throttle.pressure import Pressure
-from tidegate.commands.page import Page
+from tidegate.commands.output import Page
 from tidegate.commands.quantity import ago_words
 from tidegate.commands.sheet import Column, Sheet
 from tidegate.commands.sight import Sight

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controller_logic.reasons import Reason
-from tidegate.commands.audit_lines import AuditLine, Wanted, read_trail
+from tidegate.commands.trail import AuditLine, Wanted, read_trail
 from tidegate.errors import NotFound
 
 

@@ -9,8 +9,8 @@ import typer
 
 from tidegate import __version__
 from tidegate.commands import options
-from tidegate.commands.page import Document, OutputFormat, Page, publish
-from tidegate.commands.surroundings import surroundings_of
+from tidegate.commands.context import surroundings_of
+from tidegate.commands.output import Document, OutputFormat, Page, publish
 
 CRD_VERSION = "tidegate.io/v1alpha1"
 REVISION_VARIABLE = "TIDEGATE_REVISION"  # set when an image is built, where no git is at hand

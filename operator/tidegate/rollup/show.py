@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from controller_logic.quotas.values import rate_words
-from tidegate.commands.page import Document, Page
+from tidegate.commands.output import Document, Page
 from tidegate.commands.sheet import Column, Sheet
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import TableKind

@@ -7,7 +7,7 @@ are, and what was made from older rows is outdated: both are mended by the next 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from tidegate.commands.page import Document, ExitCode, Page
+from tidegate.commands.output import Document, ExitCode, Page
 from tidegate.commands.sheet import Column, Sheet
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.agreement import RULES, disagreements

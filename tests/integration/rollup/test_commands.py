@@ -24,7 +24,7 @@ from tests.integration.rollup.estate import (
 )
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.cli import main
-from tidegate.commands.surroundings import Surroundings
+from tidegate.commands.context import Surroundings
 from tidegate.rollup.tables.store import UsageStore
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,7 @@ from tests.integration.rollup.estate import END_MS, RATES, SCRAPE_MS, START_MS, 
 from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.resources.documents import policy, tier
 from tidegate.cli import main
-from tidegate.commands.surroundings import Surroundings
+from tidegate.commands.context import Surroundings
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, decode
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish

@@ -13,7 +13,7 @@ from controller_logic.model import Readings, TopicLeaders, Topology
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
-from tidegate.commands.surroundings import Surroundings
+from tidegate.commands.context import Surroundings
 
 NAMESPACE = "streaming"
 

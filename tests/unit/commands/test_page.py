@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 
-from tidegate.commands.page import OutputFormat, Page, publish
+from tidegate.commands.output import OutputFormat, Page, publish
 from tidegate.commands.sheet import Column, Sheet
 
 DOCUMENT = {"zeta": 1, "alpha": {"user": "é", "none": None}}

@@ -32,7 +32,7 @@ from controller_logic.model import (
     WriteKind,
 )
 from controller_logic.reasons import Reason
-from tidegate.commands.page import ExitCode, Page
+from tidegate.commands.output import ExitCode, Page
 from tidegate.commands.plan_document import entity_document, plan_document
 from tidegate.commands.plan_page import show_plan, summary_line
 from tidegate.commands.plan_rows import plan_exit_code, plan_rows

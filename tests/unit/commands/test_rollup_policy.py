@@ -6,8 +6,8 @@ import io
 import json
 from pathlib import Path
 
+from tidegate.commands.context import Surroundings
 from tidegate.commands.rollup_policy import policy_of, terms_of
-from tidegate.commands.surroundings import Surroundings
 
 AROUND = Surroundings(out=io.StringIO(), err=io.StringIO(), now_seconds=lambda: 0.0)
 

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from tidegate.commands.page import Page
+from tidegate.commands.output import Page
 from tidegate.commands.rollup_progress import shown
 from tidegate.rollup.progress import Count, Step
 

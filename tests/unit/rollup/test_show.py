@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, brokers_of, put, put_hours, usage_5m
-from tidegate.commands.page import Page
+from tidegate.commands.output import Page
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
 from tidegate.rollup.show import Answer, Question, byte_words, ranked_columns, top

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidegate.commands.audit_lines import moment
+from tidegate.commands.trail import moment
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerLabel, MetricsSettings, Preset, PrometheusServer
 from tidegate.rollup.ingest.catalogue import DirectionSelections, catalogue

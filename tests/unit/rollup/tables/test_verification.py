@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, IN_NO_TIER, NO_PERCENTILES, brokers_of, coarser, put, usage_5m
-from tidegate.commands.page import ExitCode, Page
+from tidegate.commands.output import ExitCode, Page
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
 from tidegate.rollup.tables.compaction import compact_days

@@ -21,7 +21,7 @@ from tidegate.commands.connections import (
     open_topology,
     open_tree,
 )
-from tidegate.commands.page import ExitCode
+from tidegate.commands.output import ExitCode
 
 
 @dataclass(slots=True)

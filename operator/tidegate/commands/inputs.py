@@ -12,9 +12,9 @@ from typing import Any
 from controller_logic.decision import Note
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
+from tidegate.commands.context import Surroundings
 from tidegate.commands.manifests import read_manifests
 from tidegate.commands.secret_file import SecretData
-from tidegate.commands.surroundings import Surroundings
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
@@ -24,7 +24,7 @@ from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 RawObject = Mapping[str, Any]
 DEFAULT_NAMESPACE = "default"
-_KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
+_READ_KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +117,10 @@ def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
         manifests: Sequence[RawObject] = read_manifests(
             options.files, namespace=options.namespace or DEFAULT_NAMESPACE, standard_input=around.standard_input
         )
-        policies, tiers, overrides = ([item for item in manifests if item["kind"] == kind.kind] for kind in _KINDS)
+        policies, tiers, overrides = ([item for item in manifests if item["kind"] == kind.kind] for kind in _READ_KINDS)
     else:
         kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
-        policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _KINDS)
+        policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
     policy = _chosen(policies, options)
     ours, said = ([raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides))
     statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
