@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tidegate.commands import audit, explain, plan, report, restore, rollup, run, top, version
+from tidegate.commands import audit, explain, plan, report, restore, rollup, run, top
 from tidegate.commands.context import Surroundings
 from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import RetryLater, TidegateError
@@ -42,7 +42,7 @@ app.command("audit", short_help="Show what the operator did, and why.")(audit.au
 app.command("restore", short_help="Give every quota back, without Kubernetes.")(restore.restore)
 app.command("report", short_help="Write the report of a period from usage tables.")(report.report)
 app.add_typer(rollup.app, name="rollup", short_help="Usage tables: who used what.")
-app.command("version", short_help="Say which version this is.")(version.version)
+app.command("version", short_help="Say which version this is.")(run.version)
 
 
 def main(arguments: Sequence[str] | None = None, surroundings: Surroundings | None = None) -> int:

@@ -1,22 +1,270 @@
 """`tidegate audit`: what the operator decided, wrote and brought about, from its audit trail; by line, or added up by level."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from controller_logic.model import Level
+from controller_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
+from controller_logic.quotas.values import KEY_WORDS, quota_words
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.audit_summary import summary_document, summary_of, summary_sheet
-from tidegate.commands.audit_words import KINDS, line_words
 from tidegate.commands.context import Surroundings, surroundings_of
-from tidegate.commands.output import Document, OutputFormat, Page, publish
-from tidegate.commands.sheet import Column, Sheet
-from tidegate.commands.trail import AuditLine, Trail, Wanted, moment, read_trail
+from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
+from tidegate.commands.trail import AuditLine, Trail, Wanted, moment, read_trail, seconds_of
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.settings import STANDARD_STREAM
+
+# An audit line as one sentence for people. Every number comes from the line; one that a line does
+# not tell is not made up.
+
+
+_UNKNOWN = "unknown"
+_LIMITED_BY = {
+    "target": "as far as it should go",
+    "maxMute": "as far as the longest mute allows",
+    "floor": "as far as its clients bear",
+    "headroom": "as far as there is room",
+    "contract": "the whole contract",
+    "ramp": "no more than double at a time",
+}
+_ENDS = {"applied": "", "wouldWrite": " (mode Observe: not written)"}
+
+
+def line_words(line: AuditLine) -> str:
+    """What happened, without when and for which policy. A kind of a later version is shown as it stands."""
+    words = _WORDS.get(str(line.get("kind")))
+    return words(line) if words is not None else ", ".join(f"{name}={value}" for name, value in line.items())
+
+
+def _round(line: AuditLine) -> str:
+    parts = [f"{line.get('dir')} {line.get('phase')}", *_broker_parts(line), *_blind_parts(line)]
+    parts += [_action(action) for action in line.get("actions", ())]
+    parts += [f"{finding['reason']}: {finding['message']}" for finding in line.get("conditions", ())]
+    return "; ".join(parts)
+
+
+def _broker_parts(line: AuditLine) -> Iterator[str]:
+    """The brokers that need something; all others would only hide them."""
+    for broker in line.get("brokers", ()):
+        if broker.get("need"):
+            yield f"broker {broker['id']} carries {_rate(broker.get('nic'))} of {_rate(broker.get('threshold'))}"
+
+
+def _blind_parts(line: AuditLine) -> Iterator[str]:
+    if line.get("blind"):
+        yield f"nothing usable of broker {', '.join(str(broker) for broker in line['blind'])}"
+
+
+def _action(action: Mapping[str, Any]) -> str:
+    what, mute = f"{action.get('kind')} {action.get('entity')} ({action.get('tier')})", action.get("predictedMute_s") or 0
+    if action.get("waits_s") is not None:
+        return f"{what} in {action['waits_s']:.0f} s: it was lowered a moment ago"
+    told = [_LIMITED_BY[action["limitedBy"]]] if action.get("limitedBy") in _LIMITED_BY else []
+    told += [f"mute up to {mute:.0f} s"] if mute else []
+    change = f"{_rate(action.get('from'))} -> {_rate(action.get('to'))}"
+    return f"{what} {change}" + (f", {', '.join(told)}" if told else "")
+
+
+def _write(line: AuditLine) -> str:
+    outcome = str(line.get("outcome"))
+    end = _ENDS.get(outcome, f" {outcome}: {line.get('why', '')} {line.get('message', '')}".rstrip())
+    return f"{line.get('entity')} {_change(line)}, {line.get('reason')}{_terms(line)}{end}"
+
+
+def _change(line: AuditLine) -> str:
+    key = _key(line)
+    if key is None:
+        return "only the ledger"
+    return f"{KEY_WORDS[key]} {_value(key, line.get('from'))} -> {_value(key, line.get('to'))}"
+
+
+def _terms(line: AuditLine) -> str:
+    key, mute = _key(line), line.get("predictedMute_s") or 0
+    told = [str(line["level"])] if line.get("level") else []
+    told += [f"contract {_value(key, line['contract'])}"] if key is not None and line.get("contract") is not None else []
+    told += [f"mute up to {mute:.0f} s"] if mute else []
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _effect(line: AuditLine) -> str:
+    brokers = [
+        f"broker {broker['id']} {_rate(broker.get('nicBefore'))} -> {_rate(broker.get('nicAfter'))} of {_rate(broker.get('threshold'))}"
+        for broker in line.get("brokers", ())
+    ]
+    return "; ".join([f"{line.get('dir')} after {line.get('seconds', 0):.0f} s", *brokers, *map(_effect_on, line.get("entities", ()))])
+
+
+def _effect_on(entity: Mapping[str, Any]) -> str:
+    rates = f"{_rate(entity.get('rateBefore'))} -> {_rate(entity.get('rateAfter'))}"
+    mutes = f"mute {_seconds(entity.get('observedMute_s'))} of at most {_seconds(entity.get('predictedMute_s'))}"
+    told = [f"{entity.get('entity')} sends {rates}"]
+    told += [mutes] if entity.get("kind") == "cut" else []
+    told += ["changed again since"] if entity.get("changedSince") else []
+    return ", ".join(told)
+
+
+def _hold(line: AuditLine) -> str:
+    if line.get("state") == "begins":
+        return f"{line.get('reason')} begins: {line.get('message')}"
+    return f"{line.get('reason')} ends after {line.get('seconds', 0):.0f} s"
+
+
+def _override(line: AuditLine) -> str:
+    whom = ", ".join(line.get("entities", ()))
+    return f"override {line.get('override')} {line.get('state')} for {whom}, until {line.get('until')}: {line.get('why')}"
+
+
+def _key(line: AuditLine) -> QuotaKey | None:
+    return QuotaKey(line["key"]) if line.get("key") in set(QuotaKey) else None
+
+
+def _value(key: QuotaKey, value: object) -> str:
+    if value is None:
+        return "unlimited"
+    return _rate(value) if key in BYTE_RATE_KEYS else quota_words(key, str(value))
+
+
+def _rate(value: object) -> str:
+    return f"{value / 1e6:.1f} MB/s" if isinstance(value, (int, float)) else _UNKNOWN if value is None else str(value)
+
+
+def _seconds(value: object) -> str:
+    return f"{value:.1f} s" if isinstance(value, (int, float)) else _UNKNOWN
+
+
+_WORDS: Mapping[str, Callable[[AuditLine], str]] = {
+    "round": _round,
+    "write": _write,
+    "effect": _effect,
+    "hold": _hold,
+    "override": _override,
+}
+KINDS = tuple(_WORDS)
+
+
+# What a trail adds up to, for each policy and level: cuts, raises, time below contract, worst
+# mutes, and the brokers that caused it.
+#
+# It counts what was written, not what was only decided. A time that is still running ends with the
+# last line that was read.
+
+
+_THROTTLING = frozenset({"Throttled", "Relaxing", "Released"})
+
+Group = tuple[str, str]  # policy, level
+_Rate = tuple[str, str]  # entity, key
+
+
+@dataclass(slots=True)
+class Tally:
+    """One level of one policy. Mutes are in seconds, None = none was told of. `below` are the rates that are below their contract now."""
+
+    cuts: int = 0
+    raises: int = 0
+    seconds_below: float = 0.0
+    worst_predicted: float | None = None
+    worst_observed: float | None = None
+    brokers: set[str] = field(default_factory=set)
+    below: set[_Rate] = field(default_factory=set)
+    since_seconds: float = 0.0
+
+    def write(self, line: AuditLine, at_seconds: float) -> None:
+        """One quota that was really written."""
+        before, after, contract = (line.get(name) for name in ("from", "to", "contract"))
+        if line.get("round") or line.get("reason") in _THROTTLING:
+            if isinstance(after, int) and (before is None or after < before):
+                self.cuts += 1
+                self.worst_predicted = _larger(self.worst_predicted, line.get("predictedMute_s"))
+            else:
+                self.raises += 1
+        is_below = isinstance(after, int) and isinstance(contract, int) and after < contract
+        self._mark((str(line.get("entity")), str(line.get("key"))), at_seconds, is_below=is_below)
+
+    def _mark(self, rate: _Rate, at_seconds: float, *, is_below: bool) -> None:
+        """Time counts while any rate of the level is below its contract."""
+        was_below = bool(self.below)
+        self.below = self.below | {rate} if is_below else self.below - {rate}
+        if self.below and not was_below:
+            self.since_seconds = at_seconds
+        if was_below and not self.below:
+            self.seconds_below += at_seconds - self.since_seconds
+
+    def end(self, at_seconds: float) -> None:
+        if self.below:
+            self.seconds_below += at_seconds - self.since_seconds
+
+    def told(self) -> Document:
+        return {
+            "cuts": self.cuts,
+            "raises": self.raises,
+            "secondsBelowContract": round(self.seconds_below, 1),
+            "worstPredictedMuteSeconds": self.worst_predicted,
+            "worstObservedMuteSeconds": self.worst_observed,
+            "brokers": sorted(self.brokers),
+        }
+
+
+def summary_of(lines: Sequence[AuditLine]) -> Mapping[Group, Tally]:
+    """Every level of every policy of which a line tells, in order."""
+    tallies: dict[Group, Tally] = {}
+    for line in lines:
+        _add(tallies, line)
+    for tally in tallies.values():
+        tally.end(seconds_of(lines[-1]))
+    return dict(sorted(tallies.items()))
+
+
+def _add(tallies: dict[Group, Tally], line: AuditLine) -> None:
+    policy = str(line.get("policy"))
+
+    def of(level: object) -> Tally:
+        return tallies.setdefault((policy, str(level)), Tally())
+
+    if line.get("kind") == "write" and line.get("outcome") == "applied" and line.get("level"):
+        of(line["level"]).write(line, seconds_of(line))
+    if line.get("kind") == "round":
+        needy = {f"{broker['id']} {line.get('dir')}" for broker in line.get("brokers", ()) if broker.get("need")}
+        for action in (action for action in line.get("actions", ()) if action.get("kind") == "cut"):
+            of(action.get("tier")).brokers |= needy
+    if line.get("kind") == "effect":
+        for entity in line.get("entities", ()):
+            tally = of(entity.get("tier"))
+            tally.worst_observed = _larger(tally.worst_observed, entity.get("observedMute_s"))
+
+
+def _larger(one: float | None, other: object) -> float | None:
+    known = [value for value in (one, other) if isinstance(value, (int, float))]
+    return max(known, default=None)
+
+
+def summary_document(summary: Mapping[Group, Tally]) -> list[Document]:
+    return [{"policy": policy, "level": level, **tally.told()} for (policy, level), tally in summary.items()]
+
+
+def summary_sheet(summary: Mapping[Group, Tally]) -> Sheet:
+    columns = (
+        *(Column("Policy"), Column("Level")),
+        *(Column(title, right=True) for title in ("Cuts", "Raises", "Below contract", "Predicted mute", "Observed mute")),
+        Column("Brokers over", fold=True),
+    )
+    return Sheet(columns, [_summary_row(*group, tally) for group, tally in summary.items()])
+
+
+def _summary_row(policy: str, level: str, tally: Tally) -> Sequence[str]:
+    mutes = (tally.worst_predicted, tally.worst_observed)
+    return (
+        *(policy, level, str(tally.cuts), str(tally.raises), f"{tally.seconds_below:.0f} s"),
+        *("" if mute is None else f"{mute:.1f} s" for mute in mutes),
+        _brokers(tally.brokers),
+    )
+
+
+def _brokers(brokers: Iterable[str]) -> str:
+    return ", ".join(sorted(brokers))
+
 
 _TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
 

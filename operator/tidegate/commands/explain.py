@@ -1,24 +1,356 @@
 """`tidegate explain`: which quota a client really gets, at which of Kafka's eight levels, who set it, why, and what hides behind it."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import typer
 
 from controller_logic.decide import decide
-from controller_logic.decision import MemberReport, Memory
-from controller_logic.model import Entity, Override, StoredQuota
+from controller_logic.decision import MemberReport, MemberState, Memory
+from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, LedgerEntry, LedgerRecord, Override, QuotaKey, StoredQuota
+from controller_logic.quotas.precedence import Applicable, PrecedenceLevel, Shadowed, applicable, candidates
+from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words, same_quota
 from tidegate.commands import options
-from tidegate.commands.asked import Asked, takes_policy_and_cluster
-from tidegate.commands.cluster_access import AccessOptions, live_brokers, observed, opened_cluster, opened_tree
 from tidegate.commands.context import Surroundings, surroundings_of
-from tidegate.commands.explain_document import explain_document
-from tidegate.commands.explain_page import show_explanation
-from tidegate.commands.explanation import Subject, explain_client, nothing_is_metered, unreadable
-from tidegate.commands.inputs import find_policy
-from tidegate.commands.output import OutputFormat, Page, publish
+from tidegate.commands.inputs import AccessOptions, find_policy, live_brokers, observed, opened_cluster, opened_tree
+from tidegate.commands.options import Asked, takes_policy_and_cluster
+from tidegate.commands.output import KEY_ORDER, Document, OutputFormat, Page, ago_words, publish, short_words
+from tidegate.commands.plan import entity_document
+from tidegate.control.report.status import rfc3339
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+
+# Why a client gets the quota it gets: Kafka's choice among its eight levels, joined with what the
+# ledger knows of each value.
+#
+# The choice itself is made by `controller_logic.quotas.precedence`, targets and totals by the
+# decision; this module only brings
+# together what belongs to one quota key. Nothing is read or written here.
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The client that is asked about. An unauthenticated client's user is `ANONYMOUS`; an empty client id is none."""
+
+    user: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """What the ledger knows of one value: the record and the entry of its key, and whether the value is still ours.
+
+    `still_ours` is false where another writer changed the value after Tidegate wrote it.
+    """
+
+    record: LedgerRecord
+    entry: LedgerEntry
+    still_ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyExplanation:
+    """One quota key of one client. `applies` None = no level has the key, so Kafka does not limit it.
+
+    `author` None = not set by Tidegate. `report` is what the policy's decision says of the member that has this entity;
+    None where no policy is known or nobody claims it. `shadowed_ours` are weaker values that Tidegate wrote in vain for this client.
+    `override` is the one that is laid over the member's contract.
+    """
+
+    key: QuotaKey
+    applies: Applicable | None
+    author: Author | None
+    report: MemberReport | None
+    shadowed_ours: tuple[Shadowed, ...]
+    override: Override | None = None
+
+    def total_over(self, brokers: int | None) -> int | None:
+        """What one bucket may use over all brokers together, bytes per second or the key's own unit; None = unknown or unlimited."""
+        value = enforced_rate(self.applies.text) if self.applies else None
+        return None if value is None or brokers is None else value * brokers
+
+
+def explain_client(
+    quotas: Mapping[Entity, StoredQuota],
+    subject: Subject,
+    reports: Sequence[MemberReport],
+    overrides: Mapping[Entity, Override] | None = None,
+) -> tuple[KeyExplanation, ...]:
+    """All four quota keys, fetch first. `quotas` must be everything that the store holds; `overrides` are those that apply, by entity."""
+    by_entity = {report.entity: report for report in reports if report.state is not MemberState.OVERLAPPING}
+    explained = (_explain_key(quotas, subject, by_entity, key=key) for key in KEY_ORDER)
+    return tuple(replace(one, override=_override(one, overrides or {})) for one in explained)
+
+
+def _override(explanation: KeyExplanation, overrides: Mapping[Entity, Override]) -> Override | None:
+    """Overrides are about byte rates only."""
+    applies = explanation.applies
+    return overrides.get(applies.entity) if applies is not None and explanation.key in BYTE_RATE_KEYS else None
+
+
+def _explain_key(
+    quotas: Mapping[Entity, StoredQuota], subject: Subject, reports: Mapping[Entity, MemberReport], *, key: QuotaKey
+) -> KeyExplanation:
+    applies = applicable(quotas, subject.user, subject.client_id, key=key)
+    if applies is None:
+        return KeyExplanation(key, None, None, None, ())
+    ours = tuple(hidden for hidden in applies.shadows if author_of(quotas, hidden.entity, key))
+    return KeyExplanation(key, applies, author_of(quotas, applies.entity, key), reports.get(applies.entity), ours)
+
+
+def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKey) -> Author | None:
+    """Who set this value according to the ledger; None = the ledger has nothing on it, so it was not Tidegate."""
+    stored = quotas.get(entity)
+    record = stored.ledger if stored else None
+    entry = record.entries.get(key) if record else None
+    if stored is None or record is None or entry is None:
+        return None
+    return Author(record, entry, same_quota(stored.values.get(key), entry.written))
+
+
+def unreadable(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> tuple[StoredQuota, ...]:
+    """Those of the eight entities whose znode cannot be read safely: the answer may be wrong while they are."""
+    found = (quotas.get(entity) for _, entity in candidates(subject.user, subject.client_id))
+    return tuple(stored for stored in found if stored is not None and stored.problem is not None)
+
+
+def nothing_is_metered(quotas: Mapping[Entity, StoredQuota]) -> bool:
+    """Whether the cluster has no client quota at all: brokers then measure nobody (kafka-quotas 3.2)."""
+    return not any(stored.values for stored in quotas.values())
+
+
+# An explanation as sentences for somebody who was just woken up: what the limit is, who set it and
+# why, what hides behind it.
+#
+# One short paragraph a quota key, the most important sentence first; every number comes from the
+# explanation.
+
+
+LEVEL_WORDS = {
+    PrecedenceLevel.USER_AND_CLIENT: "this user with this client id",
+    PrecedenceLevel.USER_AND_DEFAULT_CLIENT: "this user with any client id",
+    PrecedenceLevel.USER: "this user",
+    PrecedenceLevel.DEFAULT_USER_AND_CLIENT: "any user with this client id",
+    PrecedenceLevel.DEFAULT_USER_AND_DEFAULT_CLIENT: "any user with any client id",
+    PrecedenceLevel.DEFAULT_USER: "any user",
+    PrecedenceLevel.CLIENT: "this client id",
+    PrecedenceLevel.DEFAULT_CLIENT: "any client id",
+}
+
+
+def show_explanation(
+    page: Page,
+    subject: Subject,
+    explanations: Sequence[KeyExplanation],
+    *,
+    brokers: int | None,
+    warnings: Sequence[str],
+    now_seconds: float,
+) -> None:
+    """The whole answer: warnings first, then each key that is limited, then in one line those that are not."""
+    client = f"client id {subject.client_id}" if subject.client_id else "no client id"
+    page.say(f"User {subject.user}, {client}", "bold")
+    for warning in warnings:
+        page.warn(warning)
+    for explanation in explanations:
+        if explanation.applies:
+            _show_key(page, explanation, explanation.applies, brokers=brokers, now_seconds=now_seconds)
+    unlimited = [KEY_WORDS[explanation.key] for explanation in explanations if explanation.applies is None]
+    if unlimited:
+        page.say()
+        page.say(f"Unlimited, because none of Kafka's eight levels has a value: {', '.join(unlimited)}.")
+
+
+def _show_key(page: Page, explanation: KeyExplanation, applies: Applicable, *, brokers: int | None, now_seconds: float) -> None:
+    page.heading(f"{KEY_WORDS[explanation.key]}: {quota_words(explanation.key, applies.text)} on each broker")
+    sentences = [
+        f"Decided at level {applies.level.value} of 8, {LEVEL_WORDS[applies.level]} ({applies.entity}).",
+        _bucket_sentence(applies.bucket),
+        *_author_sentences(explanation, now_seconds),
+        *_override_sentences(explanation),
+        *_total_sentences(explanation, applies, brokers),
+        *_shadow_sentences(explanation, applies),
+        *_next_sentences(explanation.report),
+    ]
+    for sentence in sentences:
+        page.say(f"  {sentence}")
+
+
+def _bucket_sentence(bucket: Entity) -> str:
+    if bucket.client_id is None:
+        return f"All connections of user {bucket.user} to one broker share it, whatever their client id."
+    client = "without a client id" if isinstance(bucket.client_id, Default) else f"with client id {bucket.client_id}"
+    if bucket.user is None:
+        return f"All connections {client} to one broker share it, whoever the user."
+    return f"All connections of user {bucket.user} {client} to one broker share it."
+
+
+def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterator[str]:
+    author, report = explanation.author, explanation.report
+    if author is None:
+        yield "Not set by Tidegate: the ledger has no record of it."
+        return
+    if not author.still_ours:
+        yield (
+            f"Another writer changed it: Tidegate wrote {quota_words(explanation.key, author.entry.written)} "
+            f"{_age(author, now_seconds)} for policy {author.record.policy_key}."
+        )
+        return
+    member = f", tier {report.tier_key} ({report.level.value}), member {report.member_name}" if report else ""
+    yield f"Set by Tidegate {_age(author, now_seconds)}: policy {author.record.policy_key}{member}."
+    yield f"Why: {author.entry.reason.value}. {author.entry.reason.meaning}"
+    yield from _throttle_sentences(author, report)
+    yield f"Before Tidegate it was {quota_words(explanation.key, author.entry.before)}."
+
+
+def _throttle_sentences(author: Author, report: MemberReport | None) -> Iterator[str]:
+    """Of which contract it is a throttle, and where to see why."""
+    written, contract = enforced_rate(author.entry.written), author.entry.of_contract
+    if contract is None or written is None:
+        return
+    policy = author.record.policy_key
+    level = f" of level {report.level.value}" if report else ""
+    yield f"It is throttled to {100 * written / contract:.0f} % of its contract, {rate_words(contract)} ({contract} B/s) on each broker."
+    yield f"Which broker's load that is for: `tidegate top --policy {policy}`; what was done{level}: `tidegate audit`."
+
+
+def _override_sentences(explanation: KeyExplanation) -> Iterator[str]:
+    override = explanation.override
+    if override is None:
+        return
+    does = "stands in place of the contract" if override.sets(explanation.key) else "leaves the contract as it is"
+    until = rfc3339(override.expires_at_seconds)
+    yield f"Override {override.key}, for {override.target}, {does} and forbids throttling until {until}: {override.reason}"
+
+
+def _age(author: Author, now_seconds: float) -> str:
+    return ago_words(now_seconds - author.entry.written_at_seconds)
+
+
+def _total_sentences(explanation: KeyExplanation, applies: Applicable, brokers: int | None) -> Iterator[str]:
+    if explanation.key not in BYTE_RATE_KEYS:
+        return
+    if enforced_rate(applies.text) is None:
+        yield "Kafka accepts this value, but it limits nothing."
+        return
+    report, total = explanation.report, explanation.total_over(brokers)
+    if report and explanation.key in report.permitted_total:
+        yield _scaled_sentence(explanation, report)
+    if total is None:
+        yield "Every broker counts for itself, so the total is this value times the brokers that the client reaches."
+    else:
+        yield f"Every broker counts for itself: up to {short_words(explanation.key, total)} over all {brokers} brokers."
+
+
+def _scaled_sentence(explanation: KeyExplanation, report: MemberReport) -> str:
+    permitted = short_words(explanation.key, report.permitted_total[explanation.key])
+    skew = "" if report.leader_skew is None else f" (leader skew {report.leader_skew:.2f})"
+    promised = report.contract_total.get(explanation.key)
+    promise = "" if promised is None else f"; {short_words(explanation.key, promised)} are promised over all of them"
+    where = f"Its topics have {report.leaders} leaders on {report.leading_brokers} brokers{skew}{promise}"
+    target = short_words(explanation.key, report.target.get(explanation.key))
+    return f"{where}, and the target of {target} each permits {permitted}."
+
+
+def _shadow_sentences(explanation: KeyExplanation, applies: Applicable) -> Iterator[str]:
+    for hidden in applies.shadows:
+        ours = "set by Tidegate, without effect for this client" if hidden in explanation.shadowed_ours else "not by Tidegate"
+        value = quota_words(explanation.key, hidden.text)
+        yield f"Shadows level {hidden.level.value}, {LEVEL_WORDS[hidden.level]} ({hidden.entity}): {value}, {ours}."
+
+
+def _next_sentences(report: MemberReport | None) -> Iterator[str]:
+    if report and report.state not in (MemberState.CONTRACT, MemberState.UNLIMITED):
+        yield f"Now {report.state.value}: {report.message}"
+
+
+# An explanation as plain data for programs: what `tidegate explain --output json` and `yaml`
+# print.
+#
+# Values are exact texts as Kafka holds them; totals are integers in bytes per second; an absent
+# field is unknown.
+
+
+def explain_document(subject: Subject, explanations: Sequence[KeyExplanation], *, brokers: int | None, warnings: Sequence[str]) -> Document:
+    """`keys` has all four quota keys; one without `level` is unlimited."""
+    return {
+        "user": subject.user,
+        "clientId": subject.client_id,
+        "brokers": brokers,
+        "keys": {explanation.key.value: _key(explanation, brokers) for explanation in explanations},
+        "warnings": list(warnings),
+    }
+
+
+def _key(explanation: KeyExplanation, brokers: int | None) -> Document:
+    applies = explanation.applies
+    if applies is None:
+        return {"limited": False}
+    document: dict[str, object] = {
+        "limited": True,
+        "level": applies.level.value,
+        "entity": entity_document(applies.entity),
+        "value": applies.text,
+        "bucket": entity_document(applies.bucket),
+        "setByTidegate": explanation.author is not None and explanation.author.still_ours,
+        "shadows": [
+            {
+                "level": hidden.level.value,
+                "entity": entity_document(hidden.entity),
+                "value": hidden.text,
+                "setByTidegate": hidden in explanation.shadowed_ours,
+            }
+            for hidden in applies.shadows
+        ],
+    }
+    if explanation.key in BYTE_RATE_KEYS:
+        document["totalOverBrokers"] = explanation.total_over(brokers)
+    if explanation.author:
+        document["ledger"] = _ledger(explanation.author)
+    if explanation.report:
+        document["member"] = _member(explanation, explanation.report)
+    if explanation.override:
+        document["override"] = _override_document(explanation.key, explanation.override)
+    return document
+
+
+def _override_document(key: QuotaKey, override: Override) -> Document:
+    return {
+        "name": override.key,
+        "target": override.target,
+        "sets": override.sets(key),
+        "until": rfc3339(override.expires_at_seconds),
+        "reason": override.reason,
+    }
+
+
+def _ledger(author: Author) -> Document:
+    entry = author.entry
+    return {
+        "policy": author.record.policy_key,
+        "written": entry.written,
+        "writtenAtSeconds": round(entry.written_at_seconds, 3),
+        "before": entry.before,
+        "reason": entry.reason.value,
+        "throttleOfContract": entry.of_contract,
+    }
+
+
+def _member(explanation: KeyExplanation, report: MemberReport) -> Document:
+    return {
+        "tier": report.tier_key,
+        "member": report.member_name,
+        "level": report.level.value,
+        "state": report.state.value,
+        "message": report.message,
+        "target": report.target.get(explanation.key),
+        "leaders": report.leaders,
+        "leadingBrokers": report.leading_brokers,
+        "leaderSkew": None if report.leader_skew is None else round(report.leader_skew, 3),
+        "promisedTotal": report.contract_total.get(explanation.key),
+        "permittedTotal": report.permitted_total.get(explanation.key),
+    }
+
 
 ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 

@@ -4,23 +4,135 @@ It reads and never writes. What was read is declared by the operator's own `cont
 operator cannot understand an object differently.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+import yaml
+from pydantic import ValidationError
 
 from controller_logic.decision import Note
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
-from tidegate.commands.context import Surroundings
-from tidegate.commands.manifests import read_manifests
-from tidegate.commands.secret_file import SecretData
+from tidegate.commands.context import SecretData, Surroundings, read_secret_file
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
+from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins, Seen
 from tidegate.errors import InvalidResource, NotFound, TidegateError
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
 from tidegate.kube.rollup_jobs import read_result
 from tidegate.resources.fields import SecretRef
+from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
+from tidegate.resources.policy import ZooKeeperConnection
+
+# Custom resources from YAML files, as `kubectl apply -f` would take them, but read strictly: a
+# spelling mistake is an error.
+#
+# Objects of other kinds in the same files are passed over, so that a whole application's folder
+# can be given. It asks nobody.
+
+
+Manifest = Mapping[str, Any]
+SUFFIXES = (".yaml", ".yml")
+STANDARD_INPUT = "-"
+_KINDS = frozenset(kind.kind for kind in KINDS)
+
+
+class _AsKubectlReads(yaml.SafeLoader):
+    """YAML in which a time is the text that was written, as it is for kubectl, whether somebody put it into quotes or not."""
+
+
+_AsKubectlReads.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_manifests(sources: Iterable[str], *, namespace: str, standard_input: TextIO = sys.stdin) -> tuple[Manifest, ...]:
+    """Every policy, tier and override in these files and directories (not deeper), in order; each has a namespace afterwards.
+
+    Raises NotFound for a source that does not exist or a directory without YAML, InvalidResource for what does not parse,
+    for an object that breaks its schema, and for two objects of the same kind and name.
+    """
+    manifests: dict[tuple[str, str, str], Manifest] = {}
+    for name, text in _texts(sources, standard_input):
+        for document in _documents(name, text):
+            manifest = _with_namespace(document, namespace)
+            parse_object(manifest, strict=True)
+            key = (manifest["kind"], manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+            if key in manifests:
+                raise InvalidResource(
+                    f"{key[0]} {key[1]}/{key[2]} appears twice in the given files, the second time in {name}. Remove one."
+                )
+            manifests[key] = manifest
+    return tuple(manifests.values())
+
+
+def _texts(sources: Iterable[str], standard_input: TextIO) -> Iterator[tuple[str, str]]:
+    for source in sources:
+        if source == STANDARD_INPUT:
+            yield "standard input", standard_input.read()
+            continue
+        for path in _paths(Path(source)):
+            yield str(path), _text_of(path)
+
+
+def _paths(source: Path) -> list[Path]:
+    if not source.is_dir():
+        return [source]
+    found = sorted(path for path in source.iterdir() if path.suffix in SUFFIXES)
+    if not found:
+        raise NotFound(Reason.INVALID_SPEC, f"Directory {source} has no {' or '.join(SUFFIXES)} file; nothing was planned.")
+    return found
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound(Reason.INVALID_SPEC, f"File {path} cannot be read ({error}); nothing was planned.") from error
+
+
+def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
+    try:
+        documents = list(yaml.load_all(text, Loader=_AsKubectlReads))
+    except yaml.YAMLError as error:
+        raise InvalidResource(f"{name} is not YAML: {error}. Nothing was planned.") from error
+    for document in documents:
+        if document is None:
+            continue
+        if not isinstance(document, dict):
+            raise InvalidResource(f"{name} holds a document that is not an object. Nothing was planned.")
+        yield from _ours(name, document)
+
+
+def _ours(name: str, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The document itself, the items of a List, or nothing for a foreign object. Our kinds in an unknown version are refused."""
+    if document.get("kind") == "List" and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            if isinstance(item, dict):
+                yield from _ours(name, item)
+        return
+    version = str(document.get("apiVersion", ""))
+    known_kind = document.get("kind") in _KINDS
+    if known_kind and version.partition("/")[0] != API_VERSION.partition("/")[0]:
+        raise InvalidResource(f"{name} holds a {document['kind']} of {version or 'no apiVersion'}; this version knows {API_VERSION}.")
+    if version.partition("/")[0] == API_VERSION.partition("/")[0]:
+        yield document
+
+
+def _with_namespace(document: dict[str, Any], namespace: str) -> dict[str, Any]:
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or metadata.get("namespace"):
+        return document
+    return {**document, "metadata": {**metadata, "namespace": namespace}}
+
 
 RawObject = Mapping[str, Any]
 DEFAULT_NAMESPACE = "default"
@@ -141,3 +253,85 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
     if len(found) > 1:
         raise InvalidResource(f"There are several policies {where} ({known}). Name one with --policy NAMESPACE/NAME.")
     return found[0]
+
+
+# Opens one Kafka cluster for a command and closes it again, whatever happens in between.
+#
+# Addresses and credentials given on the command line win over those of the policy. Opening writes
+# nothing.
+
+
+_BROKERS_PATH = "/brokers/ids"
+_NOT_ASKED = "not-asked:9092"  # the model demands brokers; a command that opens ZooKeeper alone never connects to them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """What the command line says of the cluster; None = as the policy says."""
+
+    zookeeper: str | None = None
+    credentials_file: Path | None = None
+    bootstrap_servers: str | None = None
+    client_credentials_file: Path | None = None
+
+
+@contextmanager
+def opened_cluster(around: Surroundings, source: PolicySource, options: AccessOptions) -> Iterator[KafkaCluster]:
+    """The policy's cluster with its leaders, as the operator holds it."""
+    spec = _spec(source, options)
+    with opened_tree(around, source, options) as tree, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        store = ZooKeeperQuotaStore(tree)
+        secret = _client_secret(source, options)
+        topology = around.open_topology(spec, secret, folder=Path(folder), topic_names=store.topic_names)
+        with closing(topology):
+            yield KafkaCluster(tree.address, store, topology)
+
+
+@contextmanager
+def opened_tree(around: Surroundings, source: PolicySource | None, options: AccessOptions) -> Iterator[ZnodeTree]:
+    """The cluster's ZooKeeper. `source` None = everything is on the command line. Raises InvalidResource without any address."""
+    spec, secret = _spec(source, options), _zookeeper_secret(source, options)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, closing(around.open_tree(spec, secret, folder=Path(folder))) as tree:
+        yield tree
+
+
+def observed(around: Surroundings, source: PolicySource, cluster: KafkaCluster) -> Seen:
+    """What the operator's own observer sees of the cluster now; brokers are asked at once whether a plugin decides their quotas."""
+    observer = Observer(QuotaPlugins(settle_seconds=0.0))
+    usage, warnings = source.usage(around.now_seconds())
+    seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)
+    return replace(seen, warnings=(*seen.warnings, *warnings))
+
+
+def live_brokers(tree: ZnodeTree) -> int | None:
+    """How many brokers are registered now; None where this is no Kafka's tree."""
+    (names,) = tree.children([_BROKERS_PATH])
+    return None if names is None else len(names)
+
+
+def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
+    """The policy's cluster with the command line's addresses in place of its own."""
+    changes: dict[str, Any] = {}
+    if options.bootstrap_servers:
+        changes["bootstrap_servers"] = options.bootstrap_servers
+    try:
+        if options.zookeeper:
+            changes["zookeeper"] = ZooKeeperConnection(connect=options.zookeeper)
+        if source is not None:
+            return KafkaSpec(**{**dict(source.kafka), **changes})
+        if not options.zookeeper:
+            raise InvalidResource("No ZooKeeper address: give one with --zookeeper HOST:PORT/CHROOT or in TIDEGATE_ZOOKEEPER.")
+        return KafkaSpec(**{"bootstrap_servers": _NOT_ASKED, "quota_store": "ZooKeeper", **changes})
+    except ValidationError as error:
+        problems = "; ".join(f"{details['msg'].removeprefix('Value error, ')} (found {details['input']!r})" for details in error.errors())
+        raise InvalidResource(f"An address on the command line is wrong: {problems}.") from None
+
+
+def _zookeeper_secret(source: PolicySource | None, options: AccessOptions) -> SecretData:
+    if options.credentials_file or source is None:
+        return read_secret_file(options.credentials_file)
+    return source.zookeeper_secret()
+
+
+def _client_secret(source: PolicySource, options: AccessOptions) -> SecretData:
+    return read_secret_file(options.client_credentials_file) if options.client_credentials_file else source.client_secret()

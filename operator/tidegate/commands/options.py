@@ -1,10 +1,15 @@
 """Options that several commands share, each worded once."""
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tidegate.commands.inputs import AccessOptions, PolicyOptions
 from tidegate.commands.output import OutputFormat
 
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print: a table for people, or YAML or JSON for programs.")]
@@ -52,3 +57,65 @@ Namespace = Annotated[str | None, typer.Option("--namespace", "-n", metavar="NAM
 PolicyName = Annotated[
     str | None, typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="Which BrokerBandwidthPolicy; needed only if there are several.")
 ]
+
+
+# The options that name a policy and its Kafka cluster, declared once for every command that takes
+# them.
+#
+# A command has one parameter `asked` and the decorator `takes_policy_and_cluster`; on the command
+# line it has the options instead.
+
+
+_PARAMETER = "asked"
+Command = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which policy a person meant, and what they said of its cluster."""
+
+    policy: PolicyOptions
+    access: AccessOptions
+
+    @property
+    def names_no_policy(self) -> bool:
+        """Whether ZooKeeper alone was named, so that neither Kubernetes nor files are asked."""
+        return self.access.zookeeper is not None and not self.policy.files and self.policy.policy is None
+
+
+def takes_policy_and_cluster(command: Command) -> Command:
+    """The command with the options below in place of its parameter `asked`."""
+    shared, own = inspect.signature(_asked).parameters, inspect.signature(command).parameters
+
+    @functools.wraps(command)
+    def with_options(context: typer.Context, **given: object) -> None:
+        asked = _asked(**{name: given.pop(name) for name in shared})  # type: ignore[arg-type]
+        command(context, **{_PARAMETER: asked}, **given)
+
+    merged = [each for name, one in own.items() for each in (shared.values() if name == _PARAMETER else (one,))]
+    with_options.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in merged}
+    return with_options
+
+
+def _asked(
+    *,
+    file: Files = None,
+    policy: PolicyName = None,
+    kubeconfig: Kubeconfig = None,
+    kube_context: KubeContext = None,
+    namespace: Namespace = None,
+    zookeeper: ZooKeeper = None,
+    credentials_file: CredentialsFile = None,
+    bootstrap_servers: BootstrapServers = None,
+    client_credentials_file: ClientCredentialsFile = None,
+) -> Asked:
+    return Asked(
+        PolicyOptions(files=file or (), policy=policy, kubeconfig=kubeconfig, context=kube_context, namespace=namespace),
+        AccessOptions(
+            zookeeper=zookeeper,
+            credentials_file=credentials_file,
+            bootstrap_servers=bootstrap_servers,
+            client_credentials_file=client_credentials_file,
+        ),
+    )

@@ -4,15 +4,115 @@ The three output formats are decided here and nowhere else. A document is plain 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TextIO
 
 import yaml
+from rich import box
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from tidegate.commands.sheet import Sheet
+from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
+from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words
+
+# A small table of texts and how it looks: drawn by rich on a terminal, aligned plain text anywhere
+# else.
+#
+# Plain text is one line a row, without colours or frames, so that grep, awk and a pager can use
+# it. It knows nothing of
+# quotas.
+
+
+GAP = "  "
+_DRAWN_GAP = "   "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. Numbers are aligned right; a column that may `fold` gives way first where the terminal is narrow."""
+
+    title: str
+    right: bool = False
+    fold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Columns and rows of plain texts; every row has exactly one text a column."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[str]]
+
+    def plain_lines(self) -> tuple[str, ...]:
+        """A line of titles in capitals, then a line a row; an empty text shows as `-`, so that columns can be counted."""
+        titles = [column.title.upper().replace(" ", "-") for column in self.columns]
+        lines = [titles, *([text or "-" for text in row] for row in self.rows)]
+        widths = [max(len(line[index]) for line in lines) for index in range(len(titles))]
+        return tuple(self._aligned(line, widths) for line in lines)
+
+    def _aligned(self, line: Sequence[str], widths: Sequence[int]) -> str:
+        cells = (
+            text.rjust(width) if column.right else text.ljust(width) for column, text, width in zip(self.columns, line, widths, strict=True)
+        )
+        return GAP.join(cells).rstrip()
+
+    @property
+    def narrowest(self) -> int:
+        """The columns of a terminal below which numbers would be cut: folding texts shrink to a third, all others not at all."""
+        widths = [max(len(column.title), *(len(row[index]) for row in self.rows)) for index, column in enumerate(self.columns)]
+        needed = (width // 3 if column.fold else width for column, width in zip(self.columns, widths, strict=True))
+        return sum(needed) + len(_DRAWN_GAP) * len(self.columns)
+
+    def stacked_lines(self) -> tuple[str, ...]:
+        """A block a row for narrow terminals: the first column, then each other that is not empty on a line of its own."""
+        lines: list[str] = []
+        width = max(len(column.title) for column in self.columns)
+        for head, *rest in self.rows:
+            lines.append(head)
+            lines += [f"  {column.title:<{width}}  {text}" for column, text in zip(self.columns[1:], rest, strict=True) if text]
+        return tuple(lines)
+
+    def drawn(self) -> Table:
+        """The same as a rich table without vertical lines; texts are taken literally, never as markup."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        for column in self.columns:
+            table.add_column(column.title, justify="right" if column.right else "left", no_wrap=not column.fold, overflow="fold")
+        for row in self.rows:
+            table.add_row(*(Text(text) for text in row))
+        return table
+
+
+# Short words for tables and sentences: values with a unit, ages, and the order of quota keys.
+#
+# It only words numbers that were decided elsewhere. Where every digit counts,
+# `controller_logic.quotas.values.quota_words` is used,
+# which has the canonical integer beside the words.
+
+
+KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
+
+
+def short_words(key: QuotaKey, value: int | str | None) -> str:
+    """One value with its unit, as a table cell: `20.0 MB/s`. None, and a text that limits nothing, are `unlimited`."""
+    text = None if value is None else str(value)
+    if key not in BYTE_RATE_KEYS:
+        return quota_words(key, text)
+    rate = enforced_rate(text)
+    return "unlimited" if rate is None else rate_words(rate)
+
+
+def ago_words(seconds: float) -> str:
+    """`40 s ago`, `12 min ago`, `3 h ago`, `5 days ago`; a time in the future (clocks differ) reads `just now`."""
+    if seconds < 1:
+        return "just now"
+    for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / divisor:.0f} {unit} ago"
+    return f"{seconds / 86_400:.0f} days ago"
+
 
 Document = Mapping[str, object]
 

@@ -1,22 +1,322 @@
 """`tidegate plan`: what the operator would write now, and why; from files or from the cluster, and without writing anything."""
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
 from controller_logic.decide import decide
-from controller_logic.decision import Decision, Memory
+from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
+from controller_logic.model import Advice, Default, Entity, Mode, Observation, QuotaKey, QuotaWrite, WriteKind
+from controller_logic.quotas.values import KEY_WORDS, enforced_rate
 from tidegate.commands import options
-from tidegate.commands.asked import Asked, takes_policy_and_cluster
-from tidegate.commands.cluster_access import AccessOptions, observed, opened_cluster
 from tidegate.commands.context import Surroundings, surroundings_of
-from tidegate.commands.inputs import PolicySource, find_policy
-from tidegate.commands.output import OutputFormat, Page, publish
-from tidegate.commands.plan_document import plan_document
-from tidegate.commands.plan_page import show_plan
-from tidegate.commands.plan_rows import plan_exit_code
+from tidegate.commands.inputs import AccessOptions, PolicySource, find_policy, observed, opened_cluster
+from tidegate.commands.options import Asked, takes_policy_and_cluster
+from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, OutputFormat, Page, Sheet, publish, short_words
 from tidegate.control.observe import Seen
+from tidegate.control.report.status import advice_remarks, override_remarks
+
+# One line of a plan for each entity and quota key, gathered from what was observed and what was
+# decided.
+#
+# Nothing is computed here: the value in force comes out of the observation, every other number out
+# of the decision.
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One quota key of one entity, before and after.
+
+    `in_force` and `next` are exact texts (None = no quota, unlimited); they are equal where nothing would be written.
+    `write` is what would be sent, `report` what the decision says of the member; either may be missing, but never both.
+    """
+
+    entity: Entity
+    key: QuotaKey
+    in_force: str | None
+    next: str | None
+    write: QuotaWrite | None
+    report: MemberReport | None
+
+    @property
+    def changes(self) -> bool:
+        return self.in_force != self.next
+
+    @property
+    def lowers(self) -> bool:
+        """Whether a limit that is in force becomes a smaller one, so that clients may be muted."""
+        before, after = enforced_rate(self.in_force), enforced_rate(self.next)
+        return before is not None and after is not None and after < before
+
+    @property
+    def target(self) -> int | None:
+        """Where the key should end, as decided; None where nothing of ours is to stay."""
+        return self.report.target.get(self.key) if self.report else None
+
+    @property
+    def who(self) -> str:
+        """Which promise it is for: `tier / member`, the policy's defaults, or nobody any more."""
+        if self.report:
+            return f"{self.report.tier_key} / {self.report.member_name}"
+        given_back = self.write is not None and self.write.kind is WriteKind.GIVE_BACK
+        return "no longer managed" if given_back else "policy defaults"
+
+
+def planned_writes(decision: Decision) -> tuple[QuotaWrite, ...]:
+    """What would be written: the decision's writes, or in Observe mode those that Enforce would send."""
+    return decision.writes or decision.would_write
+
+
+def plan_rows(observation: Observation, decision: Decision) -> tuple[PlanRow, ...]:
+    """Every key that is managed or would be written, users before their clients, fetch before produce.
+
+    A member that is left alone because an earlier one has its entity shows no row of its own; its message says so.
+    """
+    writes = {write.entity: write for write in planned_writes(decision)}
+    reports = {report.entity: report for report in decision.members if report.state is not MemberState.OVERLAPPING}
+    entities = sorted({*writes, *reports}, key=lambda entity: entity.sort_key)
+    return tuple(
+        _row(observation, entity, key, write=writes.get(entity), report=reports.get(entity))
+        for entity in entities
+        for key in _keys(writes.get(entity), reports.get(entity))
+    )
+
+
+def _keys(write: QuotaWrite | None, report: MemberReport | None) -> list[QuotaKey]:
+    written: Mapping[QuotaKey, object] = write.values if write else {}
+    reported = {*report.quota, *report.target} if report else set()
+    return sorted({*written, *reported}, key=KEY_ORDER.__getitem__)
+
+
+def _row(observation: Observation, entity: Entity, key: QuotaKey, *, write: QuotaWrite | None, report: MemberReport | None) -> PlanRow:
+    stored = (observation.quotas or {}).get(entity)
+    in_force = stored.values.get(key) if stored else None
+    following = write.values[key] if write and key in write.values else in_force
+    return PlanRow(entity=entity, key=key, in_force=in_force, next=following, write=write, report=report)
+
+
+def plan_exit_code(decision: Decision) -> ExitCode:
+    """2 when anything would be written now or later, 1 when a hold leaves that unknown, else 0."""
+    stepping = any(report.state is MemberState.STEPPING for report in decision.members)
+    if planned_writes(decision) or decision.deferred_writes or stepping:
+        return ExitCode.WOULD_CHANGE
+    return ExitCode.ERROR if decision.holds else ExitCode.OK
+
+
+# A plan as people read it: what is held, what would change and why, what it costs, and one line
+# that sums it up.
+#
+# Rates are words; whoever needs every digit asks for `--output json`.
+
+
+COLUMNS = (
+    Column("entity", fold=True),
+    Column("key"),
+    Column("now", right=True),
+    Column("next", right=True),
+    Column("target", right=True),
+    Column("reason"),
+    Column("leaders", right=True),
+    Column("skew", right=True),
+    Column("promised", right=True),
+    Column("permitted", right=True),
+    Column("mute", right=True),
+    Column("who", fold=True),
+)
+_KIND_WORDS = {
+    WriteKind.RECOVERY: "raised because leaders moved",
+    WriteKind.LOWERING: "lowered",
+    WriteKind.RAISE: "raised",
+    WriteKind.FIRST: "set by Tidegate for the first time",
+    WriteKind.GIVE_BACK: "given back",
+    WriteKind.RECORD: "only recorded as ours",
+}
+_UNREMARKABLE = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
+
+
+def show_plan(page: Page, observation: Observation, decision: Decision, *, show_unchanged: bool) -> None:
+    """The plan from top to bottom; `show_unchanged` adds the rows that would stay as they are."""
+    _show_head(page, observation)
+    for hold in decision.holds:
+        page.warn(f"held ({hold.reason.value}): {hold.message}")
+    rows = [row for row in plan_rows(observation, decision) if row.changes or show_unchanged]
+    if rows:
+        page.say()
+    page.sheet(Sheet(COLUMNS, [_cells(row) for row in rows]))
+    _show_remarks(page, decision)
+    page.heading(summary_line(decision))
+
+
+def _show_head(page: Page, observation: Observation) -> None:
+    policy = observation.policy
+    brokers = f", {len(observation.topology.brokers)} brokers" if observation.topology else ""
+    page.say(f"Policy {policy.key}, mode {policy.mode.value}{brokers}. Nothing is written by this command.", "bold")
+    if policy.mode is Mode.OBSERVE:
+        page.say("The policy only observes: the operator writes nothing until mode is Enforce.")
+    if policy.paused:
+        page.warn("the policy is paused: the operator writes nothing until the annotation tidegate.io/paused is removed.")
+
+
+def _cells(row: PlanRow) -> tuple[str, ...]:
+    report = row.report
+    return (
+        str(row.entity),
+        KEY_WORDS[row.key],
+        short_words(row.key, row.in_force),
+        short_words(row.key, row.next) if row.changes else "same",
+        "" if row.target is None else short_words(row.key, row.target),
+        row.write.reason.value if row.write else _state(report),
+        "" if report is None or report.leaders is None else str(report.leaders),
+        "" if report is None or report.leader_skew is None else f"{report.leader_skew:.2f}",
+        _total(row, report.contract_total.get(row.key) if report else None),
+        _total(row, report.permitted_total.get(row.key) if report else None),
+        f"{row.write.predicted_mute_seconds:.0f} s" if row.write and row.write.predicted_mute_seconds and row.lowers else "",
+        row.who,
+    )
+
+
+def _state(report: MemberReport | None) -> str:
+    return report.reason.value if report else ""
+
+
+def _total(row: PlanRow, bytes_per_second: int | None) -> str:
+    return "" if bytes_per_second is None else short_words(row.key, bytes_per_second)
+
+
+def _show_remarks(page: Page, decision: Decision) -> None:
+    remarks = [
+        f"{report.tier_key} / {report.member_name} ({report.state.value}): {report.message}"
+        for report in decision.members
+        if report.state not in _UNREMARKABLE
+    ]
+    remarks += [f"{note.reason.value}: {note.message}" for note in decision.notes]
+    remarks += override_remarks(decision.overridden)
+    remarks += advice_remarks(decision.advice)
+    if remarks:
+        page.heading("Worth knowing")
+    for remark in remarks:
+        page.say(f"- {remark}")
+
+
+def summary_line(decision: Decision) -> str:
+    """One sentence: how many entities would be written and how, how many are right already, what waits."""
+    kinds = Counter(write.kind for write in planned_writes(decision))
+    changed = ", ".join(f"{kinds[kind]} {words}" for kind, words in _KIND_WORDS.items() if kinds[kind])
+    would = f"Would write {kinds.total()} of {decision.managed} managed entities: {changed}"
+    parts = [
+        would if changed else "Nothing would be written now",
+        f"{decision.in_sync} of {decision.managed} {'then ' if changed else ''}at their target",
+    ]
+    if decision.contended:
+        parts.append(f"{decision.contended} left alone because another writer keeps changing them")
+    if decision.deferred_writes:
+        parts.append(f"{decision.deferred_writes} more wait for the write budget")
+    if decision.next_pass_in_seconds is not None:
+        parts.append(f"the next step is due in {decision.next_pass_in_seconds:.0f} s")
+    return "; ".join(parts) + "."
+
+
+# A plan as plain data for programs: what `tidegate plan --output json` and `yaml` print.
+#
+# Byte rates are integers in bytes per second, stored values are exact texts; an absent field is
+# unknown or does not apply.
+
+
+def plan_document(observation: Observation, decision: Decision, *, warnings: Sequence[str] = ()) -> Document:
+    """The whole plan. `changes` has a row a quota key that would be written, `members` one a member, changed or not."""
+    rows = plan_rows(observation, decision)
+    policy = observation.policy
+    return {
+        "policy": policy.key,
+        "mode": policy.mode.value,
+        "paused": policy.paused,
+        "brokers": sorted(observation.topology.brokers) if observation.topology else None,
+        "changes": [_change(row) for row in rows if row.changes],
+        "members": [_member(report) for report in decision.members],
+        "recommendations": [_recommendation(one) for said in decision.advice.values() for one in said],
+        "holds": [{"reason": hold.reason.value, "message": hold.message} for hold in decision.holds],
+        "notes": [_note(note) for note in decision.notes],
+        "warnings": list(warnings),
+        "summary": _summary(rows, decision),
+    }
+
+
+def entity_document(entity: Entity) -> Document:
+    """`user` and `clientId`, each only if part of the entity; `defaults` names those that are Kafka's default entity."""
+    parts = {"user": entity.user, "clientId": entity.client_id}
+    document: dict[str, object] = {
+        name: part.value if isinstance(part, Default) else part for name, part in parts.items() if part is not None
+    }
+    defaults = [name for name, part in parts.items() if isinstance(part, Default)]
+    return {**document, "defaults": defaults} if defaults else document
+
+
+def _change(row: PlanRow) -> Document:
+    change: dict[str, object] = {"entity": entity_document(row.entity), "key": row.key.value}
+    change |= {"inForce": row.in_force, "next": row.next, "target": row.target}
+    if row.write:
+        change |= {
+            "kind": row.write.kind.value,
+            "reason": row.write.reason.value,
+            "message": row.write.message,
+            "predictedMuteSeconds": round(row.write.predicted_mute_seconds, 1) if row.lowers else 0.0,
+            "charged": row.write.charged,
+        }
+    if row.report:
+        change |= {"tier": row.report.tier_key, "member": row.report.member_name}
+    return change
+
+
+def _member(report: MemberReport) -> Document:
+    return {
+        "tier": report.tier_key,
+        "member": report.member_name,
+        "level": report.level.value,
+        "entity": entity_document(report.entity),
+        "state": report.state.value,
+        "reason": report.reason.value,
+        "message": report.message,
+        "leaders": report.leaders,
+        "leadingBrokers": report.leading_brokers,
+        "leaderSkew": None if report.leader_skew is None else round(report.leader_skew, 3),
+        "quota": _rates(report.quota),
+        "target": _rates(report.target),
+        "promisedTotal": _rates(report.contract_total),
+        "permittedTotal": _rates(report.permitted_total),
+    }
+
+
+def _recommendation(advice: Advice) -> Document:
+    document: dict[str, object] = {"tier": advice.tier_key, "member": advice.member_name, "key": advice.key.value}
+    document |= {"declared": advice.declared, "recommended": advice.recommended, "applied": advice.applied}
+    return document | {"reason": advice.reason.value, "message": advice.message}
+
+
+def _rates(values: Mapping[QuotaKey, int]) -> Document:
+    return {key.value: value for key, value in values.items()}
+
+
+def _note(note: Note) -> Document:
+    document: dict[str, object] = {"reason": note.reason.value, "message": note.message}
+    if note.entity:
+        document["entity"] = entity_document(note.entity)
+    return document | ({"tier": note.tier_key} if note.tier_key else {})
+
+
+def _summary(rows: tuple[PlanRow, ...], decision: Decision) -> Document:
+    return {
+        "entitiesToWrite": len(planned_writes(decision)),
+        "keysToChange": sum(row.changes for row in rows),
+        "managed": decision.managed,
+        "inSync": decision.in_sync,
+        "contended": decision.contended,
+        "deferredWrites": decision.deferred_writes,
+        "nextPassInSeconds": decision.next_pass_in_seconds,
+        "largestLeaderSkew": decision.largest_leader_skew,
+    }
 
 
 @takes_policy_and_cluster

@@ -1,23 +1,340 @@
 """`tidegate restore`: gives every quota back from the ledger alone, with no Kubernetes and no running operator."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from controller_logic.model import LedgerEntry, QuotaWindow
+from controller_logic.decide import decide
+from controller_logic.decision import Decision, Memory
+from controller_logic.model import (
+    Default,
+    DeletionPolicy,
+    Entity,
+    LedgerEntry,
+    Observation,
+    Policy,
+    QuotaKey,
+    QuotaWindow,
+    StoredQuota,
+    Topology,
+)
+from controller_logic.quotas.steps import is_disturbed
+from controller_logic.quotas.values import KEY_WORDS
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.cluster_access import AccessOptions, opened_tree
 from tidegate.commands.context import Surroundings, surroundings_of
-from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.commands.quantity import ago_words
-from tidegate.commands.restoration import NO_MUTE_BOUND_SECONDS, Giveback, Guard, Restoration, Selection
-from tidegate.commands.restore_page import restore_document, restore_rows, show_dry_run
-from tidegate.commands.restore_run import RestoreRun
-from tidegate.errors import WriteRefused
-from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.commands.inputs import AccessOptions, opened_tree
+from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, OutputFormat, Page, Sheet, ago_words, publish, short_words
+from tidegate.commands.plan import entity_document
+from tidegate.control.reconcile import Applied, apply_writes
+from tidegate.errors import Conflict, RetryLater, WriteRefused
+from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+
+# Giving back what the ledger shows as ours, with no Kubernetes: the operator's own decision for a
+# policy that is being deleted.
+#
+# Each policy found in the ledger is treated as one that is being deleted with `Restore`, so the
+# mute guard, the order and the
+# respect for other writers are those of the operator. The write budget does not apply: somebody
+# asked for this, and quotas
+# go in batches of up to 200 entities.
+
+
+NO_BUDGET = 10**9
+NO_MUTE_BOUND_SECONDS = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which ledger records to give back; None = all. `policy` is `namespace/name`, or a name in whatever namespace."""
+
+    user: str | None = None
+    client_id: str | None = None
+    policy: str | None = None
+
+    @property
+    def everything(self) -> bool:
+        return self.user is None and self.client_id is None
+
+    def covers(self, stored: StoredQuota) -> bool:
+        """Whether this entity has a ledger record that is asked for; `<default>` names Kafka's default entity."""
+        record = stored.ledger
+        return record is not None and self.covers_policy(record.policy_key) and self._covers_entity(stored.entity)
+
+    def covers_policy(self, policy_key: str) -> bool:
+        return self.policy is None or self.policy in (policy_key, policy_key.partition("/")[2])
+
+    def _covers_entity(self, entity: Entity) -> bool:
+        wanted = ((self.user, entity.user), (self.client_id, entity.client_id))
+        return all(name is None or name == (part.value if isinstance(part, Default) else part) for name, part in wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """How gently to lower: the longest mute of a client, and the brokers' quota window."""
+
+    max_mute_seconds: int
+    window: QuotaWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Giveback:
+    """What is to be given back for one policy: what stands in the store, and the operator's decision on it."""
+
+    policy_key: str
+    quotas: Mapping[Entity, StoredQuota]
+    decision: Decision
+
+    @property
+    def longest_mute_seconds(self) -> float:
+        """The longest time for which this round's writes are predicted to silence a client."""
+        return max((write.predicted_mute_seconds for write in self.decision.writes), default=0.0)
+
+
+@dataclass(slots=True)
+class Restoration:
+    """Reads, decides and (when told) writes, one round at a time; what a round needs to know of the one before stands in the ledger."""
+
+    store: QuotaStore
+    selection: Selection
+    guard: Guard
+    now_seconds: Callable[[], float]
+
+    def look(self) -> tuple[Giveback, ...]:
+        """What stands in the ledger now and what the next round would write, policy by policy; writes nothing."""
+        selected = [stored for stored in self.store.read_everything().values() if self.selection.covers(stored)]
+        return tuple(self._giveback(policy_key, quotas) for policy_key, quotas in _by_policy(selected))
+
+    def write(self, giveback: Giveback, *, cluster_id: str) -> Applied:
+        """Send the round's writes. What could not be written is found again by the next look."""
+        return apply_writes(giveback.decision.writes, self.store, cluster_id=cluster_id, may_write=lambda: True)
+
+    def _giveback(self, policy_key: str, quotas: Mapping[Entity, StoredQuota]) -> Giveback:
+        now_seconds = self.now_seconds()
+        observation = Observation(
+            now_seconds=now_seconds,
+            policy=_deleting_policy(policy_key, quotas, self.guard),
+            tiers=(),
+            topology=Topology(now_seconds, frozenset(), {}),
+            quotas=quotas,
+        )
+        decision, _ = decide(observation, Memory())
+        return Giveback(policy_key, quotas, decision)
+
+
+def _deleting_policy(policy_key: str, quotas: Mapping[Entity, StoredQuota], guard: Guard) -> Policy:
+    uid = next((stored.ledger.policy_uid for stored in quotas.values() if stored.ledger), "")
+    return Policy(
+        key=policy_key,
+        uid=uid,
+        deleting=True,
+        deletion=DeletionPolicy.RESTORE,
+        window=guard.window,
+        max_mute_seconds=guard.max_mute_seconds,
+        notifications_per_quarter_hour=NO_BUDGET,
+    )
+
+
+def _by_policy(selected: Iterable[StoredQuota]) -> list[tuple[str, dict[Entity, StoredQuota]]]:
+    policies: dict[str, dict[Entity, StoredQuota]] = {}
+    for stored in selected:
+        if stored.ledger is not None:
+            policies.setdefault(stored.ledger.policy_key, {})[stored.entity] = stored
+    return sorted(policies.items())
+
+
+# Giving back until nothing is left: round after round, waiting out the safe distance between
+# steps, with progress for people.
+#
+# Interrupting it is harmless: every round is read from the ledger anew, so the same command goes
+# on where it stopped.
+
+
+FRUITLESS_ROUNDS = 5
+FIRST_RETRY_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class RestoreRun:
+    """One run on one cluster. `page` gets the progress; `wait_seconds` is how it sleeps."""
+
+    restoration: Restoration
+    cluster_id: str
+    page: Page
+    wait_seconds: Callable[[float], None]
+    written: int = 0
+    fruitless: int = 0
+
+    def to_the_end(self) -> None:
+        """Return when a look finds nothing more to write or to wait for. Raises the last RetryLater after five rounds in vain."""
+        while True:
+            try:
+                if not self._round():
+                    return
+            except RetryLater as error:
+                self._retry(error)
+
+    def _round(self) -> bool:
+        """One look and its writes, or one wait; false when there was neither."""
+        givebacks = self.restoration.look()
+        if any(giveback.decision.writes for giveback in givebacks):
+            self._write(givebacks)
+            return True
+        waits = [giveback.decision.next_pass_in_seconds for giveback in givebacks]
+        due = min((wait for wait in waits if wait is not None), default=None)
+        if due is None:
+            return False
+        self.page.say(f"waiting {due:.0f} s before the next safe step, so that no client is muted for long")
+        self.wait_seconds(due)
+        return True
+
+    def _write(self, givebacks: Sequence[Giveback]) -> None:
+        before = self.written
+        for giveback in givebacks:
+            applied = self.restoration.write(giveback, cluster_id=self.cluster_id)
+            self.written += len(applied.done)
+            if applied.done:
+                entities = "1 entity" if len(applied.done) == 1 else f"{len(applied.done)} entities"
+                self.page.say(f"{giveback.policy_key}: wrote {entities}")
+            if applied.error is not None:
+                raise applied.error
+            for refused in applied.refused:
+                self.page.say(f"{refused.entity}: not written ({refused.message}); read again")
+        if self.written > before:
+            self.fruitless = 0
+        else:
+            self._retry(Conflict("No write was accepted: somebody else keeps writing the same quotas."))
+
+    def _retry(self, error: RetryLater) -> None:
+        self.fruitless += 1
+        if self.fruitless >= FRUITLESS_ROUNDS:
+            raise error
+        pause = FIRST_RETRY_SECONDS * 2 ** (self.fruitless - 1)
+        self.page.say(f"{error.message} Trying again in {pause:.0f} s.")
+        self.wait_seconds(pause)
+
+
+# What giving back looks like, before and while it happens: for people as a sheet, for programs as
+# plain data.
+#
+# The values come out of the ledger and the store, the next step out of the decision; nothing is
+# computed here.
+
+
+COLUMNS = (
+    Column("entity", fold=True),
+    Column("key"),
+    Column("now", right=True),
+    Column("next", right=True),
+    Column("gives back", right=True),
+    Column("written", right=True),
+    Column("policy", fold=True),
+    Column("remark", fold=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRow:
+    """One quota key of the ledger. `in_force` stands in Kafka now, `next` will after this round (both exact; None = no quota)."""
+
+    policy_key: str
+    entity: Entity
+    key: QuotaKey
+    in_force: str | None
+    next: str | None
+    entry: LedgerEntry
+    problem: str | None
+
+    @property
+    def changed_by_another(self) -> bool:
+        return self.problem is None and is_disturbed(self.entry, self.in_force)
+
+    @property
+    def remark(self) -> str:
+        if self.problem is not None:
+            return f"not touched: {self.problem}"
+        if self.changed_by_another:
+            return f"stays: another writer changed it from {short_words(self.key, self.entry.written)}"
+        if self.in_force == self.entry.before:
+            return "stands already; only our record is removed"
+        if self.next == self.in_force:
+            return "waits: safe steps keep a distance from the last write"
+        return "" if self.next == self.entry.before else "first of several safe steps"
+
+
+def restore_rows(givebacks: Sequence[Giveback]) -> tuple[RestoreRow, ...]:
+    """Every key that the ledger shows as ours, policy by policy, users before their clients, fetch before produce."""
+    return tuple(row for giveback in givebacks for row in _rows(giveback))
+
+
+def _rows(giveback: Giveback) -> Iterator[RestoreRow]:
+    writes = {write.entity: write.values for write in giveback.decision.writes}
+    for entity in sorted(giveback.quotas, key=lambda entity: entity.sort_key):
+        stored = giveback.quotas[entity]
+        entries = stored.ledger.entries if stored.ledger else {}
+        for key in sorted(entries, key=KEY_ORDER.__getitem__):
+            in_force = stored.values.get(key)
+            following = writes.get(entity, {}).get(key, in_force)
+            yield RestoreRow(giveback.policy_key, entity, key, in_force, following, entries[key], stored.problem)
+
+
+def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
+    """The rows as a table; `gives back` is what stood there before Tidegate."""
+    return Sheet(
+        COLUMNS,
+        [
+            (
+                str(row.entity),
+                KEY_WORDS[row.key],
+                short_words(row.key, row.in_force),
+                "same" if row.next == row.in_force else short_words(row.key, row.next),
+                "" if row.changed_by_another or row.problem else short_words(row.key, row.entry.before),
+                ago_words(now_seconds - row.entry.written_at_seconds),
+                row.policy_key,
+                row.remark,
+            )
+            for row in rows
+        ],
+    )
+
+
+def show_dry_run(page: Page, rows: Sequence[RestoreRow], *, warnings: Sequence[str], now_seconds: float) -> None:
+    """What `--yes` would do; warnings last, next to the hand that is about to type it."""
+    page.sheet(restore_sheet(rows, now_seconds))
+    if rows:
+        page.say()
+    for warning in warnings:
+        page.warn(warning)
+    if rows:
+        page.say(f"Dry run: nothing was written. Run the same command with --yes to give back {len(rows)} quota values.", "bold")
+    else:
+        page.say("The ledger shows nothing of ours that was asked for.", "bold")
+
+
+def restore_document(rows: Sequence[RestoreRow], *, written: bool, complete: bool, warnings: Sequence[str]) -> Document:
+    """`written` false = a dry run; `complete` true = nothing that was asked for is left in the ledger."""
+    return {
+        "written": written,
+        "complete": complete,
+        "quotas": [
+            {
+                "policy": row.policy_key,
+                "entity": entity_document(row.entity),
+                "key": row.key.value,
+                "inForce": row.in_force,
+                "next": row.next,
+                "before": row.entry.before,
+                "changedByAnother": row.changed_by_another,
+                "problem": row.problem,
+            }
+            for row in rows
+        ],
+        "warnings": list(warnings),
+    }
+
 
 LONG_MUTE_SECONDS = 30.0
 

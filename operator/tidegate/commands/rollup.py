@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options, rollup_backfill, rollup_job
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import Surroundings, read_secret_file, surroundings_of
 from tidegate.commands.output import OutputFormat, Page, publish
 from tidegate.commands.rollup_extra import require_extra
-from tidegate.commands.secret_file import read_secret_file
 from tidegate.commands.trail import moment
 from tidegate.control.connections import named_server
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
@@ -84,7 +83,7 @@ def run(
     from tidegate.commands.rollup_policy import policy_of, terms_of
     from tidegate.commands.rollup_progress import shown
     from tidegate.commands.rollup_span import span_between, span_words
-    from tidegate.commands.trail_file import trail_in
+    from tidegate.commands.trail import trail_in
 
     now_seconds = around.now_seconds()
     start_ms, end_ms = (int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until))

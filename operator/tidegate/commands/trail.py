@@ -5,13 +5,15 @@ What does not read is counted and named, never an error: the lines around it are
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from controller_logic.reasons import Reason
 from tidegate.control.audit.trail import EVENT
-from tidegate.errors import InvalidResource
+from tidegate.errors import InvalidResource, NotFound
 
 AuditLine = Mapping[str, Any]
 
@@ -130,3 +132,15 @@ def moment(text: str, *, now_seconds: float) -> float:
     except ValueError:
         raise InvalidResource(f"{text!r} is no time: write 2026-11-21T11:00:00Z, or 90s, 15m, 2h or 3d for how long ago.") from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+# The audit trail as a file that a person names.
+
+
+def trail_in(file: Path) -> Sequence[AuditLine]:
+    """All its lines. Raises NotFound where it cannot be read."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as stream:
+            return read_trail(stream, Wanted()).lines
+    except OSError as error:
+        raise NotFound(Reason.INVALID_SPEC, f"File {file} cannot be read ({error.strerror}); nothing was written.") from error

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from controller_logic.quotas.values import rate_words
-from tidegate.commands.output import Document, Page
-from tidegate.commands.sheet import Column, Sheet
+from tidegate.commands.output import Column, Document, Page, Sheet
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import TableKind
 from tidegate.rollup.tables.store import UsageStore, kind_named

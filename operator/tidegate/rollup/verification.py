@@ -7,8 +7,7 @@ are, and what was made from older rows is outdated: both are mended by the next 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from tidegate.commands.output import Document, ExitCode, Page
-from tidegate.commands.sheet import Column, Sheet
+from tidegate.commands.output import Column, Document, ExitCode, Page, Sheet
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.agreement import RULES, disagreements
 from tidegate.rollup.tables.inspection import Finding, Inspection, inspect_day

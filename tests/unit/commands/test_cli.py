@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.commands.version import REVISION_VARIABLE
+from tidegate.commands.run import REVISION_VARIABLE
 from tools.generate import CLI_PAGE, cli_page
 
 ROOT = Path(__file__).parents[3]

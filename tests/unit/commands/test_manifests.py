@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.commands.manifests import read_manifests
+from tidegate.commands.inputs import read_manifests
 from tidegate.errors import InvalidResource, NotFound
 
 POLICY = """\

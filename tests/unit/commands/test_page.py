@@ -6,8 +6,7 @@ import json
 import pytest
 import yaml
 
-from tidegate.commands.output import OutputFormat, Page, publish
-from tidegate.commands.sheet import Column, Sheet
+from tidegate.commands.output import Column, OutputFormat, Page, Sheet, publish
 
 DOCUMENT = {"zeta": 1, "alpha": {"user": "é", "none": None}}
 

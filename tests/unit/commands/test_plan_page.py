@@ -33,9 +33,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from tidegate.commands.output import ExitCode, Page
-from tidegate.commands.plan_document import entity_document, plan_document
-from tidegate.commands.plan_page import show_plan, summary_line
-from tidegate.commands.plan_rows import plan_exit_code, plan_rows
+from tidegate.commands.plan import entity_document, plan_document, plan_exit_code, plan_rows, show_plan, summary_line
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 ALICE = Entity(user="alice")

@@ -3,7 +3,7 @@
 import pytest
 
 from controller_logic.model import QuotaKey
-from tidegate.commands.quantity import KEY_WORDS, ago_words, short_words
+from tidegate.commands.output import KEY_WORDS, ago_words, short_words
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 

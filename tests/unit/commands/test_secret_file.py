@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.commands.secret_file import read_secret_file
+from tidegate.commands.context import read_secret_file
 from tidegate.errors import NeedsMending
 
 SECRET = "kind: Secret\napiVersion: v1\ndata: {username: YWxpY2U=}\nstringData: {password: hush}\n"

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from tidegate.commands.sheet import Column, Sheet
+from tidegate.commands.output import Column, Sheet
 
 SHEET = Sheet((Column("entity", fold=True), Column("now", right=True)), [("user=[red]alice", "1.00 MB/s"), ("user=b", "")])
 
