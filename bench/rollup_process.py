@@ -18,9 +18,9 @@ from tidegate.rollup.ingest.brokers import brokers_between
 from tidegate.rollup.ingest.work import IngestOrder, WorkItem
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.frames import frame_of
-from tidegate.rollup.spark.ingest_stage import ingest_all
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
+from tidegate.rollup.spark.stages import ingest_all
 from tidegate.rollup.tables.runs import new_run_id
 from tidegate.rollup.transport.ladder import open_rung
 from tidegate.rollup.transport.remote_read import RemoteReadChunks

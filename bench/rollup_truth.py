@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.flat_out_client import REQUESTS_PER_QUOTA_SECOND, flat_out
-from tidegate.rollup.fold.broker_fold import DirectionSamples
-from tidegate.rollup.fold.client_gauges import Client
+from tidegate.rollup.fold.broker import DirectionSamples
+from tidegate.rollup.fold.gauges import Client
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows
 from tidegate.rollup.samples import SeriesSamples
 

@@ -11,7 +11,7 @@ from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
 from tidegate.rollup.tables.manifest import Manifest
 from tidegate.rollup.tables.runs import new_run_id
-from tidegate.rollup.terms.policy_terms import PolicyTerms
+from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.trail import AuditLine
 from tidegate.rollup.transport.ladder import Probe, choose
 from tidegate.rollup.transport.settings import HistorySettings

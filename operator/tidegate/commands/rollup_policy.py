@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidegate.commands.context import Surroundings
 from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
-from tidegate.rollup.terms.policy_terms import PolicyTerms
+from tidegate.rollup.terms.policy import PolicyTerms
 
 
 def policy_of(around: Surroundings, files: Sequence[str] | None) -> PolicySource | None:

@@ -6,9 +6,9 @@ A window that went out of retention is not missing. Nothing is read but manifest
 from collections.abc import Iterator, Sequence
 
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
-from tidegate.rollup.tables.agreement import RULES
 from tidegate.rollup.tables.lineage import outdated
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.verify import RULES
 
 _BY_HOUR = tuple(kind.name for kind in TABLES.values() if kind.published_ms == HOUR_MS)
 _BY_DAY = tuple(kind.name for kind in TABLES.values() if kind.published_ms == DAY_MS)

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field
 
 from tidegate.commands.output import Column, Document, ExitCode, Page, Sheet
 from tidegate.rollup.schemas import TABLES, TableKind
-from tidegate.rollup.tables.agreement import RULES, disagreements
+from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.inspection import Finding, Inspection, inspect_day
 from tidegate.rollup.tables.lineage import is_current, outdated_among
 from tidegate.rollup.tables.manifest import Manifest
-from tidegate.rollup.tables.parquet import UsageDamaged
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.verify import RULES, disagreements
 from tidegate.rollup.tables.windows import Window, windows_between
 
 _MOST_SHOWN = 20

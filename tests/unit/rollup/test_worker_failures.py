@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, TidegateError, Unauthorized
 from tidegate.rollup.spark.failures import told_by_worker
-from tidegate.rollup.tables.parquet import UsageDamaged
+from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.versions import OtherVersion
 
 SPARKS = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -32,7 +32,7 @@ Traceback (most recent call last):
         ("tidegate.errors.Unauthorized: Prometheus is away.", Unauthorized),
         ("tidegate.errors.InvalidResource: Prometheus is away.", InvalidResource),
         ("tidegate.errors.NotFound: Prometheus is away.", NotFound),
-        ("tidegate.rollup.tables.parquet.UsageDamaged: Prometheus is away.", UsageDamaged),
+        ("tidegate.rollup.tables.format.UsageDamaged: Prometheus is away.", UsageDamaged),
         ("tidegate.rollup.tables.versions.OtherVersion: Prometheus is away.", OtherVersion),
     ],
 )

@@ -5,9 +5,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidegate.rollup.fold.arrow_arrays import array_of, nullable_array_of, strings_of
-from tidegate.rollup.fold.broker_fold import BrokerFold, DirectionFold
-from tidegate.rollup.fold.client_gauges import Client
+from tidegate.rollup.fold.broker import BrokerFold, DirectionFold
 from tidegate.rollup.fold.course import Rate, rates_at
+from tidegate.rollup.fold.gauges import Client
 from tidegate.rollup.fold.windows import WINDOW_MS
 from tidegate.rollup.schemas import BROKER, USAGE_5M, Direction
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.rollup.fold.client_gauges import Client, Gauges
 from tidegate.rollup.fold.course import Course, Rate
+from tidegate.rollup.fold.gauges import Client, Gauges
 from tidegate.rollup.fold.scrape_grid import ScrapeGrid
 
 Rates = NDArray[np.float64]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.rollup.fold.client_gauges import Gauges
+from tidegate.rollup.fold.gauges import Gauges
 from tidegate.rollup.fold.scrape_grid import ScrapeGrid
 
 Rates = NDArray[np.float64]

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.rollup.fold.client_gauges import Gauges
+from tidegate.rollup.fold.gauges import Gauges
 from tidegate.rollup.fold.scrape_grid import ScrapeGrid
 
 Whole = NDArray[np.int64]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidegate.prometheus.queries import broker_of, identity_of, literally
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
-from tidegate.rollup.fold.broker_fold import DirectionSamples
+from tidegate.rollup.fold.broker import DirectionSamples
 from tidegate.rollup.fold.windows import Reading
 from tidegate.rollup.ingest.catalogue import DirectionSelections, catalogue
 from tidegate.rollup.samples import Asked, Selection, SeriesSamples, Transport

@@ -1,6 +1,6 @@
 """One task from end to end: read, fold, stage. What it gives back is a small record of each file that it left in the staging."""
 
-from tidegate.rollup.fold.broker_fold import fold_broker
+from tidegate.rollup.fold.broker import fold_broker
 from tidegate.rollup.fold.columns import broker_table, usage_table
 from tidegate.rollup.fold.windows import Windows, reading_of
 from tidegate.rollup.ingest.broker_history import read_broker

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.rollup.fold.broker_fold import DirectionTerms
+from tidegate.rollup.fold.broker import DirectionTerms
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.transport.settings import HistorySettings
 

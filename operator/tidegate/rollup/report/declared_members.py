@@ -11,7 +11,7 @@ from controller_logic.contracts.recommend import AdviceBasis, advise
 from controller_logic.model import Advice, Policy, RateForm, Topology, Usage
 from tidegate.rollup.report.request import ClientKey, MemberTerms, RecommendedContract
 from tidegate.rollup.schemas import Direction
-from tidegate.rollup.terms.policy_terms import KEYS, PolicyMember, PolicyTerms
+from tidegate.rollup.terms.policy import KEYS, PolicyMember, PolicyTerms
 
 _DIRECTIONS: Final[Mapping[str, Direction]] = {key.value: direction for direction, key in KEYS.items()}
 _FORMS: Final = {RateForm.PER_BROKER: "on each broker", RateForm.TOTAL: "of all brokers", RateForm.PER_PARTITION: "a partition"}

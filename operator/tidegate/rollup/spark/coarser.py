@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.frames import frame_of
 from tidegate.rollup.spark.sums import broker_sums, state_sums, tier_sums, tiers_by_hour, usage_sums
-from tidegate.rollup.terms.policy_terms import PolicyMember
+from tidegate.rollup.terms.policy import PolicyMember
 from tidegate.rollup.terms.tier_states import TierStates
 
 _MEMBERS = "user string, client_id string, tier string"

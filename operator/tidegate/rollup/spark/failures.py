@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, TidegateError, Unauthorized
-from tidegate.rollup.tables.parquet import UsageDamaged
+from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.versions import OtherVersion
 
 _RAISED = re.compile(r"^tidegate\.[\w.]+\.(?P<kind>[A-Z]\w+): (?P<message>.+)$", re.MULTILINE)

@@ -20,8 +20,7 @@ from tidegate.rollup.samples import Transport
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.coarser import Coarser
 from tidegate.rollup.spark.frames import stage_frame
-from tidegate.rollup.spark.ingest_stage import ingest_all
-from tidegate.rollup.tables.agreement import RULES
+from tidegate.rollup.spark.stages import ingest_all
 from tidegate.rollup.tables.lineage import stamps
 from tidegate.rollup.tables.manifest import Manifest
 from tidegate.rollup.tables.migration import migrate
@@ -30,8 +29,9 @@ from tidegate.rollup.tables.retention import Retention
 from tidegate.rollup.tables.staging import StagedFile, discard_staging
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import keep_up
-from tidegate.rollup.terms.policy_terms import PolicyTerms
-from tidegate.rollup.terms.terms_reader import StretchTerms, TermsReader
+from tidegate.rollup.tables.verify import RULES
+from tidegate.rollup.terms.policy import PolicyTerms
+from tidegate.rollup.terms.reader import StretchTerms, TermsReader
 from tidegate.rollup.trail import AuditLine
 
 _FINE = ("usage_5m", "broker_5m")

@@ -11,9 +11,9 @@ from pyspark import worker
 from pyspark.daemon import manager
 
 from tidegate.rollup.ingest import task
-from tidegate.rollup.spark import frames, ingest_stage
+from tidegate.rollup.spark import frames, stages
 
-PRELOADED = (worker, task, frames, ingest_stage)
+PRELOADED = (worker, task, frames, stages)
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from tidegate.rollup.schemas import DAY_MS, TABLES, TableKind
+from tidegate.rollup.tables.format import Contents, UsageDamaged, summed_columns
 from tidegate.rollup.tables.manifest import Manifest, encode_manifest
-from tidegate.rollup.tables.parquet import Contents, UsageDamaged, summed_columns
 from tidegate.rollup.tables.portions import Source, in_portions
 from tidegate.rollup.tables.publication import to_seconds, write_files
 from tidegate.rollup.tables.resolution import Part

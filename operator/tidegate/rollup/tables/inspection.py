@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.rollup.schemas import TableKind
+from tidegate.rollup.tables.format import Contents, UsageDamaged, checksum, contents_of, decode, in_order, summed_columns
 from tidegate.rollup.tables.manifest import Manifest, PublishedFile
-from tidegate.rollup.tables.parquet import Contents, UsageDamaged, checksum, contents_of, decode, in_order, summed_columns
 from tidegate.rollup.tables.resolution import Part, resolve
 from tidegate.rollup.tables.staging import published_starts_ms
 from tidegate.rollup.tables.store import UsageStore, valid_rows

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegate.rollup.schemas import TABLES, TableKind
-from tidegate.rollup.tables.parquet import Contents, UsageDamaged
+from tidegate.rollup.tables.format import Contents, UsageDamaged
 from tidegate.rollup.tables.versions import Ladder
 from tidegate.rollup.tables.windows import Window, time_words, window_named
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tidegate.rollup.schemas import TABLES, TableKind
+from tidegate.rollup.tables.format import conform, decode, in_order
 from tidegate.rollup.tables.manifest import Manifest, encode_manifest
-from tidegate.rollup.tables.parquet import conform, decode, in_order
 from tidegate.rollup.tables.publication import to_seconds, write_files
 from tidegate.rollup.tables.resolution import Part, resolve
 from tidegate.rollup.tables.store import UsageStore, valid_rows

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.rollup.schemas import TableKind
-from tidegate.rollup.tables.parquet import in_order
+from tidegate.rollup.tables.format import in_order
 
 MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.rollup.schemas import TABLES, TableKind
+from tidegate.rollup.tables.format import Contents, UsageDamaged, checksum, contents_of, decode, encode, summed_columns
 from tidegate.rollup.tables.manifest import Manifest, PublishedFile, encode_manifest
-from tidegate.rollup.tables.parquet import Contents, UsageDamaged, checksum, contents_of, decode, encode, summed_columns
 from tidegate.rollup.tables.portions import in_portions
 from tidegate.rollup.tables.runs import require_run_id
 from tidegate.rollup.tables.staging import StagedFile, published_starts_ms

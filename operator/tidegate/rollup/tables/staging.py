@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.rollup.schemas import TABLES, TableKind
-from tidegate.rollup.tables.parquet import checksum, conform, contents_of, encode
+from tidegate.rollup.tables.format import checksum, conform, contents_of, encode
 from tidegate.rollup.tables.runs import require_run_id
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore

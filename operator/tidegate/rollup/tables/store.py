@@ -13,8 +13,8 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.rollup.schemas import DAY_MS, TABLES, TableKind
 from tidegate.rollup.tables.address import open_storage
+from tidegate.rollup.tables.format import checksum, decode
 from tidegate.rollup.tables.manifest import FOLDER, Manifest, PublishedFile, decode_manifest, window_of_path
-from tidegate.rollup.tables.parquet import checksum, decode
 from tidegate.rollup.tables.resolution import Part, resolve
 from tidegate.rollup.tables.storage import Storage, StoredFile
 from tidegate.rollup.tables.versions import LADDER, Ladder

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from controller_logic.decision import LevelState
 from tidegate.rollup.fold.windows import BRIDGED_MS, longest_hold_ms
 from tidegate.rollup.schemas import Direction
-from tidegate.rollup.terms.below_contract import Account
-from tidegate.rollup.terms.operator_samples import STATES, MemberKey
+from tidegate.rollup.terms.sources import STATES, MemberKey
+from tidegate.rollup.terms.states import Account
 
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from controller_logic.decision import LevelState
 from controller_logic.reasons import Reason
 from tidegate.rollup.schemas import DIRECTIONS
-from tidegate.rollup.terms.operator_samples import STATES, MemberKey, OperatorSamples
+from tidegate.rollup.terms.sources import STATES, MemberKey, OperatorSamples
 from tidegate.rollup.trail import AuditLine, Written, read_trail
 
 Whole = NDArray[np.int64]

@@ -15,8 +15,8 @@ import numpy as np
 
 from tidegate.rollup.transport.crc32c import checksums
 from tidegate.rollup.transport.label_messages import read_labels
-from tidegate.rollup.transport.protobuf_wire import BYTES, Malformed, fields, read_varint
-from tidegate.rollup.transport.stored_series import StoredSeries
+from tidegate.rollup.transport.series import StoredSeries
+from tidegate.rollup.transport.wire import BYTES, Malformed, fields, read_varint
 from tidegate.rollup.transport.xor_chunks import ChunkPlaces, DecodedChunks, decode_xor_chunks
 
 _CHECKSUM_BYTES = 4

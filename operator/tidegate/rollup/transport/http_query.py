@@ -10,7 +10,7 @@ from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.transport import failures
 from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.matrix_text import read_usual
-from tidegate.rollup.transport.stored_series import StoredSeries
+from tidegate.rollup.transport.series import StoredSeries
 
 
 def question(path: str, parameters: Mapping[str, str], *, timeout_seconds: float) -> Question:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tidegate.rollup.transport.protobuf_wire import BYTES, Malformed, fields
+from tidegate.rollup.transport.wire import BYTES, Malformed, fields
 
 _NAME, _VALUE = 0x0A, 0x12
 

@@ -13,7 +13,7 @@ from tidegate.rollup.samples import Selection, SeriesSamples
 from tidegate.rollup.transport.http_query import question, read_matrix, seconds, stored
 from tidegate.rollup.transport.rung import Rung
 from tidegate.rollup.transport.selection_text import promql
-from tidegate.rollup.transport.stored_series import StoredSeries
+from tidegate.rollup.transport.series import StoredSeries
 
 _POINTS = 10_000  # of one answer and series; the server's limit is 11,000
 _STEPS_PER_INTERVAL = 1.25  # scrapes that come a little early must not be missed

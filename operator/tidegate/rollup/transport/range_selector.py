@@ -4,7 +4,7 @@ from tidegate.rollup.samples import Selection
 from tidegate.rollup.transport.http_query import question, read_matrix, seconds, stored
 from tidegate.rollup.transport.rung import Rung
 from tidegate.rollup.transport.selection_text import promql
-from tidegate.rollup.transport.stored_series import StoredSeries
+from tidegate.rollup.transport.series import StoredSeries
 
 
 class RangeSelector(Rung):

@@ -11,12 +11,12 @@ from tidegate.rollup.samples import Asked, Selection
 from tidegate.rollup.transport import failures
 from tidegate.rollup.transport.chunk_frames import StoredChunks, UnknownEncoding, decoded, read_frames
 from tidegate.rollup.transport.exchange import Answer, Question
-from tidegate.rollup.transport.protobuf_wire import Malformed
 from tidegate.rollup.transport.remote_read_request import AnswerKind, read_request
 from tidegate.rollup.transport.rung import Rung
 from tidegate.rollup.transport.sample_messages import Histograms, read_samples
+from tidegate.rollup.transport.series import StoredSeries
 from tidegate.rollup.transport.snappy_block import unpacked, unpacked_bytes
-from tidegate.rollup.transport.stored_series import StoredSeries
+from tidegate.rollup.transport.wire import Malformed
 
 _PATH = "/api/v1/read"
 _TOGETHER_BYTES = 32 * 1024 * 1024  # of answers; from then on decoding them together gains nothing and only keeps memory

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from tidegate.rollup.samples import Selection
-from tidegate.rollup.transport.protobuf_wire import bytes_field, varint_field
 from tidegate.rollup.transport.snappy_block import packed
+from tidegate.rollup.transport.wire import bytes_field, varint_field
 
 _EQUAL, _MATCHING, _EXCLUDING = 0, 2, 3
 

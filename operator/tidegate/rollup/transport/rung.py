@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from tidegate.rollup.samples import Asked, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import Exchange
 from tidegate.rollup.transport.replicas import identified
+from tidegate.rollup.transport.series import StoredSeries, in_range
 from tidegate.rollup.transport.settings import HistorySettings
-from tidegate.rollup.transport.stored_series import StoredSeries, in_range
 
 
 class Rung(ABC):

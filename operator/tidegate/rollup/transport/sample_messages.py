@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegate.rollup.transport.label_messages import read_labels
-from tidegate.rollup.transport.protobuf_wire import BYTES, FIXED64, Field, Malformed, fields, signed
-from tidegate.rollup.transport.stored_series import StoredSeries
+from tidegate.rollup.transport.series import StoredSeries
+from tidegate.rollup.transport.wire import BYTES, FIXED64, Field, Malformed, fields, signed
 
 _USUAL_BYTES, _USUAL_LENGTH, _ZERO_LENGTH = 18, 16, 7
 _LABELS, _SAMPLES, _HISTOGRAMS = 1, 2, 4

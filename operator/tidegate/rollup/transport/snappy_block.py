@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tidegate.rollup.transport.protobuf_wire import Malformed, read_varint
+from tidegate.rollup.transport.wire import Malformed, read_varint
 
 _CODEC = "snappy"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.rollup.transport.protobuf_wire import Malformed
+from tidegate.rollup.transport.wire import Malformed
 
 Integers = NDArray[np.int64]
 Bits = NDArray[np.uint64]

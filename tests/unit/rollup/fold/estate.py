@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.rollup.fold.broker_fold import BrokerFold, DirectionSamples, fold_broker
+from tidegate.rollup.fold.broker import BrokerFold, DirectionSamples, fold_broker
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows, reading_of
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, Direction

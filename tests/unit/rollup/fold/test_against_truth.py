@@ -7,7 +7,7 @@ import pytest
 
 from bench.rollup_truth import MadeDirection, made_direction
 from tests.unit.rollup.fold.estate import windows
-from tidegate.rollup.fold.broker_fold import DirectionFold, DirectionTerms, fold_direction
+from tidegate.rollup.fold.broker import DirectionFold, DirectionTerms, fold_direction
 
 HOUR = windows(12)
 

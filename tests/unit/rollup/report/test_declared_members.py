@@ -18,7 +18,7 @@ from controller_logic.model import (
 )
 from tidegate.rollup.report.declared_members import member_terms, recommendations
 from tidegate.rollup.report.request import ClientKey, MemberTerms
-from tidegate.rollup.terms.policy_terms import PolicyTerms
+from tidegate.rollup.terms.policy import PolicyTerms
 
 ETL = Member("nightly loads", Entity("etl"), contract=Contract(RateForm.PER_BROKER, fetch_bytes_per_second=10_000_000))
 APP = Member("orders", Entity("app", "web"), ("orders",), Contract(RateForm.PER_PARTITION, fetch_bytes_per_second=1_000_000))

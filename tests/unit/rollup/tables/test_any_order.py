@@ -15,7 +15,7 @@ from tests.unit.rollup.tables.usage import DAY, as_set, put, usage_5m
 from tidegate.errors import Incomplete
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.tables.compaction import compact_days
-from tidegate.rollup.tables.parquet import UsageDamaged
+from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.retention import Retention
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import Upkeep, keep_up

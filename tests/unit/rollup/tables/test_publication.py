@@ -12,7 +12,7 @@ from tidegate.errors import TidegateError, Unauthorized, Unreachable
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 from tidegate.rollup.tables import portions
 from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
-from tidegate.rollup.tables.parquet import UsageDamaged
+from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.runs import new_run_id
 from tidegate.rollup.tables.staging import discard_staging

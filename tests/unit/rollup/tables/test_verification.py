@@ -16,9 +16,9 @@ from tidegate.commands.output import ExitCode, Page
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
 from tidegate.rollup.tables.compaction import compact_days
+from tidegate.rollup.tables.format import checksum, contents_of, encode
 from tidegate.rollup.tables.lineage import stamps
 from tidegate.rollup.tables.manifest import encode_manifest
-from tidegate.rollup.tables.parquet import checksum, contents_of, encode
 from tidegate.rollup.tables.retention import Retention, retire
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.verification import Verdict, verify

@@ -6,7 +6,7 @@ import pytest
 
 from controller_logic.model import Contract, Default, Entity, Member, RateForm
 from tests.unit.rollup.terms.told import ETL, policy, tier
-from tidegate.rollup.terms.policy_terms import contract_rates
+from tidegate.rollup.terms.policy import contract_rates
 
 
 def member(form: RateForm, *topics: str) -> Member:

@@ -11,7 +11,7 @@ from tidegate.control.audit.trail import utc
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.course import Course
 from tidegate.rollup.schemas import HOUR_MS
-from tidegate.rollup.terms.terms_reader import StretchTerms, TermsReader
+from tidegate.rollup.terms.reader import StretchTerms, TermsReader
 from tidegate.rollup.trail import AuditLine
 
 SETTINGS = MetricsSettings(PrometheusServer("http://prometheus:9090"))

@@ -11,8 +11,8 @@ import numpy as np
 from controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
 from tidegate.rollup.samples import Asked, Selection, SeriesSamples
 from tidegate.rollup.schemas import HOUR_MS
-from tidegate.rollup.terms.operator_samples import STATES
-from tidegate.rollup.terms.policy_terms import PolicyTerms
+from tidegate.rollup.terms.policy import PolicyTerms
+from tidegate.rollup.terms.sources import STATES
 
 START_MS = 1_780_002_000_000 // HOUR_MS * HOUR_MS
 SCRAPE_MS = 15_000

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.unit.rollup.transport.histories import STALE
 from tidegate.rollup.samples import SeriesSamples
-from tidegate.rollup.transport.stored_series import StoredSeries, in_range
+from tidegate.rollup.transport.series import StoredSeries, in_range
 
 Told = Sequence[tuple[str, Sequence[tuple[int, float]]]]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.rollup.transport.chunk_writer import xor_chunk
 from tests.unit.rollup.transport.histories import Samples, bits, samples
-from tidegate.rollup.transport.protobuf_wire import Malformed
+from tidegate.rollup.transport.wire import Malformed
 from tidegate.rollup.transport.xor_chunks import ChunkPlaces, DecodedChunks, decode_xor_chunks
 
 # the data of the chunk that promtool 2.42 makes of 1, 2.5, 2.5, NaN and -0

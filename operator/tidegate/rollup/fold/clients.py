@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
 from controller_logic.throttle.settings import BINDING_MILLISECONDS
-from tidegate.rollup.fold.client_gauges import Gauges, part_of
 from tidegate.rollup.fold.contracts import Contracts
 from tidegate.rollup.fold.gauge_excess import most_excess
+from tidegate.rollup.fold.gauges import Gauges, part_of
 from tidegate.rollup.fold.held_back import Wanted, wanted_rates
 from tidegate.rollup.fold.held_time import scrapes_around
 from tidegate.rollup.fold.scrape_grid import ScrapeGrid

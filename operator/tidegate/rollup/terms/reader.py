@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.rollup.fold.broker_fold import DirectionTerms, Episode
-from tidegate.rollup.fold.client_gauges import Client
+from tidegate.rollup.fold.broker import DirectionTerms, Episode
 from tidegate.rollup.fold.course import Rate
+from tidegate.rollup.fold.gauges import Client
 from tidegate.rollup.fold.windows import longest_hold_ms
 from tidegate.rollup.samples import Transport
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
-from tidegate.rollup.terms.below_contract import LOOKED_BACK_MS, Account, Below, Stretch, stretches_of
-from tidegate.rollup.terms.operator_samples import OperatorSamples, read_operator
-from tidegate.rollup.terms.policy_terms import PolicyTerms
+from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.terms.rates_before import RatesBefore
+from tidegate.rollup.terms.sources import OperatorSamples, read_operator
+from tidegate.rollup.terms.states import LOOKED_BACK_MS, Account, Below, Stretch, stretches_of
 from tidegate.rollup.terms.tier_states import TierStates, tier_states
 from tidegate.rollup.terms.trail_account import TrailAccount
 from tidegate.rollup.trail import AuditLine

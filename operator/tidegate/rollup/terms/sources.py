@@ -15,7 +15,7 @@ from tidegate.rollup.fold.course import Course
 from tidegate.rollup.fold.scrape_grid import scrape_times
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import Direction
-from tidegate.rollup.terms.policy_terms import KEYS, WAYS
+from tidegate.rollup.terms.policy import KEYS, WAYS
 
 Whole = NDArray[np.int64]
 Rates = NDArray[np.float64]

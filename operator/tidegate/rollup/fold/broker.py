@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
 from tidegate.rollup.fold.calibration import Calibrated, calibrated
-from tidegate.rollup.fold.client_gauges import Client, clients_of, gauges_of
-from tidegate.rollup.fold.client_windows import ClientWindows, Promises, client_windows
+from tidegate.rollup.fold.clients import ClientWindows, Promises, client_windows
 from tidegate.rollup.fold.contracts import Contracts
 from tidegate.rollup.fold.course import Rate
+from tidegate.rollup.fold.gauges import Client, clients_of, gauges_of
 from tidegate.rollup.fold.held_back import Wanted
 from tidegate.rollup.fold.scrape_grid import scrape_grid, scrape_times
 from tidegate.rollup.fold.scrape_interval import estimated_interval_ms

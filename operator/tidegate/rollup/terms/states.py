@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from controller_logic.decision import LevelState
 from tidegate.rollup.fold.windows import BRIDGED_MS
 from tidegate.rollup.schemas import HOUR_MS
-from tidegate.rollup.terms.operator_samples import STATES, MemberKey, OperatorSamples
+from tidegate.rollup.terms.sources import STATES, MemberKey, OperatorSamples
 
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
