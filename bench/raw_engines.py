@@ -96,15 +96,14 @@ def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     """A whole run of ours that reads the files in place of Prometheus."""
     from bench.raw_transport import RawTransport
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-    from tidegate.rollup.ingest.task import ingest_by
-    from tidegate.rollup.ingest.work import IngestOrder, WorkItem
-    from tidegate.rollup.progress import Progress
+    from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest_by
+    from tidegate.rollup.samples import Progress
     from tidegate.rollup.schemas import HOUR_MS
     from tidegate.rollup.spark import run as rollup_run
     from tidegate.rollup.spark.session import spark_session
-    from tidegate.rollup.tables.runs import new_run_id
-    from tidegate.rollup.tables.staging import StagedFile
-    from tidegate.rollup.transport.settings import HistorySettings
+    from tidegate.rollup.tables.format import new_run_id
+    from tidegate.rollup.tables.publication import StagedFile
+    from tidegate.rollup.transport.exchange import HistorySettings
 
     brokers, hours = (len({path.stem.split("-")[part] for path in folder.glob("*.parquet")}) for part in (_BROKERS, _HOURS))
     end_ms, server = start_ms + hours * HOUR_MS, PrometheusServer("http://127.0.0.1:9")

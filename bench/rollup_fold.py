@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from bench.figure import Figure, percentile
 from bench.rollup_truth import MadeDirection, made_direction
-from tidegate.rollup.fold.broker import BrokerFold, DirectionTerms, fold_broker
-from tidegate.rollup.fold.columns import broker_table, usage_table
+from tidegate.rollup.fold.broker import BrokerFold, DirectionTerms, broker_table, fold_broker, usage_table
 from tidegate.rollup.fold.windows import Windows
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
 

@@ -26,7 +26,7 @@ from lab.process import Process
 from lab.run_directory import RunDirectory
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.verification import verify
+from tidegate.rollup.tables.verify import verify
 
 SEED, BLOWS = 1, 100
 _HOURS = 3

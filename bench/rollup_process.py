@@ -14,17 +14,15 @@ from pyspark.sql import functions as columns
 
 from bench.rollup_estate import SCRAPE_MS
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-from tidegate.rollup.ingest.brokers import brokers_between
-from tidegate.rollup.ingest.work import IngestOrder, WorkItem
+from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
 from tidegate.rollup.schemas import HOUR_MS
-from tidegate.rollup.spark.frames import frame_of
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
-from tidegate.rollup.spark.stages import ingest_all
-from tidegate.rollup.tables.runs import new_run_id
+from tidegate.rollup.spark.stages import frame_of, ingest_all
+from tidegate.rollup.tables.format import new_run_id
+from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.ladder import open_rung
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
-from tidegate.rollup.transport.settings import HistorySettings
 
 MASTER = "local[2,3]"
 QUANTILES = (0.5, 0.95, 0.99)

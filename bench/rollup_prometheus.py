@@ -18,8 +18,7 @@ from lab.ports import free_port
 from lab.process import Process
 from lab.waiting import wait_until
 from tidegate.rollup.samples import SeriesSamples
-from tidegate.rollup.transport.snappy_block import packed
-from tidegate.rollup.transport.wire import bytes_field
+from tidegate.rollup.transport.wire import bytes_field, packed
 
 _START_TIMEOUT_SECONDS = 120
 _WRITE_TIMEOUT_SECONDS = 60

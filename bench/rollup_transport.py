@@ -29,8 +29,8 @@ from lab.run_directory import RunDirectory
 from lab.waiting import wait_until
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
+from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.ladder import RUNGS
-from tidegate.rollup.transport.settings import HistorySettings
 
 _BEGIN_SECONDS = 1_700_000_000
 _SCRAPE_SECONDS = 15

@@ -18,7 +18,7 @@ from tidegate.kube.rollup_jobs import job_body
 from tidegate.resources.kinds import parse_policy
 from tidegate.rollup.schemas import TABLES
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.verification import verify
+from tidegate.rollup.tables.verify import verify
 from tidegate.settings import RollupOffer
 
 ACCOUNT = "tidegate-rollup"

@@ -129,7 +129,7 @@ def verify(context: typer.Context, *, store: Store, output: options.Output = Out
     around = surroundings_of(context, debug=debug)
     require_extra()
     from tidegate.rollup.tables.store import UsageStore
-    from tidegate.rollup.verification import verify as verified
+    from tidegate.rollup.tables.verify import verify as verified
 
     verdict = verified(UsageStore.at(store_address(store)))
     publish(around.out, output, verdict.document(), show=verdict.show)

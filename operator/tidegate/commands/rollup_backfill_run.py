@@ -16,12 +16,12 @@ from tidegate.commands.rollup_here import Asked, roll_up
 from tidegate.commands.rollup_job_run import clock_ms_of, published_windows, record
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.rollup.job.pod import pod_of
-from tidegate.rollup.missing import in_runs, missing_hours
+from tidegate.rollup.job import pod_of
 from tidegate.rollup.schemas import HOUR_MS
-from tidegate.rollup.spark.failures import workers_errors
+from tidegate.rollup.spark.stages import workers_errors
+from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.windows import time_words
+from tidegate.rollup.tables.verify import in_runs, missing_hours
 
 Publish = Callable[[Span], None]
 

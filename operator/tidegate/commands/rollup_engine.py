@@ -11,21 +11,18 @@ from tidegate.commands.rollup_declared import AUTHORITY_FILE, RollupPolicy
 from tidegate.errors import InvalidResource
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.rollup import mebibytes
-from tidegate.rollup.ingest.brokers import brokers_between
-from tidegate.rollup.ingest.catalogue import catalogue
-from tidegate.rollup.ingest.work import IngestOrder
-from tidegate.rollup.job.executors import Executors, Mount, master, pod_template, spark_settings
-from tidegate.rollup.job.pod import Pod, heap_mib
+from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
+from tidegate.rollup.job import Executors, Mount, Pod, heap_mib, master, pod_template, spark_settings
 from tidegate.rollup.samples import Transport
-from tidegate.rollup.spark.failures import workers_errors
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
+from tidegate.rollup.spark.stages import workers_errors
+from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.tables.manifest import Manifest
-from tidegate.rollup.tables.retention import Retention
-from tidegate.rollup.tables.runs import new_run_id
+from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.policy import PolicyTerms
+from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.ladder import Probe, choose
-from tidegate.rollup.transport.settings import HistorySettings
 
 _PROBED_MS = 600_000
 _PARALLEL_REQUESTS = 8  # to one server, of all machines together; what Prometheus itself allows of remote reads is 10

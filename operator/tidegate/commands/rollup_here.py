@@ -4,17 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.rollup.ingest.catalogue import catalogue
-from tidegate.rollup.ingest.work import IngestOrder
-from tidegate.rollup.progress import Progress, unwatched
+from tidegate.rollup.ingest import IngestOrder, catalogue
+from tidegate.rollup.samples import Progress, unwatched
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
+from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.tables.manifest import Manifest
-from tidegate.rollup.tables.runs import new_run_id
 from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.ladder import Probe, choose
-from tidegate.rollup.transport.settings import HistorySettings
 
 _PROBED_MS = 600_000
 

@@ -58,7 +58,7 @@ def policy_options(policy: str, *, kubeconfig: Path | None, context: str | None)
 def exit_code_of(error: Exception) -> int:
     """What Kubernetes is told, which decides whether the Job is tried again."""
     from tidegate.rollup.tables.format import UsageDamaged
-    from tidegate.rollup.tables.versions import OtherVersion
+    from tidegate.rollup.tables.manifest import OtherVersion
 
     match error:
         case Unauthorized():

@@ -17,13 +17,12 @@ from tidegate.commands.rollup_declared import RollupPolicy, rollup_policy
 from tidegate.commands.rollup_engine import Engine, Span
 from tidegate.errors import NotFound
 from tidegate.kube.rollup_jobs import read_result, record_result
-from tidegate.rollup.job.hours import LATE_MS, SETTLE_MS, run_span
-from tidegate.rollup.job.pod import pod_of
+from tidegate.rollup.job import LATE_MS, SETTLE_MS, pod_of, run_span
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.manifest import Manifest
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.windows import time_words
 
 USAGE_DAYS = 7
 # Reading a week of tables is worth it once an hour, however short windows are.

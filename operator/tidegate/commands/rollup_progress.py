@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich import progress as rich_progress
 
 from tidegate.commands.output import Page
-from tidegate.rollup.progress import Progress, Step, unwatched
+from tidegate.rollup.samples import Progress, Step, unwatched
 
 
 @contextmanager

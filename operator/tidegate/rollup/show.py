@@ -14,8 +14,8 @@ from controller_logic.quotas.values import rate_words
 from tidegate.commands.output import Column, Document, Page, Sheet
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import TableKind
+from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.store import UsageStore, kind_named
-from tidegate.rollup.tables.windows import time_words
 
 _HIGHEST = ("peak_rate", "p50", "p95", "p99", "limit")
 _SILENT = ("window_start", "samples", "coverage", "calibration", "sketch")

@@ -15,8 +15,8 @@ from tests.unit.rollup.transport.posting import PostRequest
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Selection
+from tidegate.rollup.transport.exchange import ClientCertificate, HistorySettings
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
-from tidegate.rollup.transport.settings import ClientCertificate, HistorySettings
 
 pytestmark = pytest.mark.integration
 

@@ -31,19 +31,18 @@ from tests.integration.rollup.estate import (
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.errors import NotFound
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, PrometheusServer
-from tidegate.rollup.ingest.work import IngestOrder
-from tidegate.rollup.progress import Progress, Step, unwatched
-from tidegate.rollup.samples import Selection
+from tidegate.rollup.ingest import IngestOrder
+from tidegate.rollup.samples import Progress, Selection, Step, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
-from tidegate.rollup.tables.retention import Retention
-from tidegate.rollup.tables.runs import new_run_id
+from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.upkeep import Retention
+from tidegate.rollup.tables.verify import verify
+from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.ladder import Probe, choose
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
-from tidegate.rollup.transport.settings import HistorySettings
-from tidegate.rollup.verification import verify
 
 pytestmark = pytest.mark.integration
 

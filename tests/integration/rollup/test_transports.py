@@ -23,12 +23,11 @@ from tests.unit.rollup.transport.histories import BASE_MS, STALE
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.transport.exchange import HistorySettings
+from tidegate.rollup.transport.http_query import RangeSelector, read_usual
 from tidegate.rollup.transport.ladder import RUNGS, Probe, choose
-from tidegate.rollup.transport.matrix_text import read_usual
-from tidegate.rollup.transport.range_selector import RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
-from tidegate.rollup.transport.rung import Rung
-from tidegate.rollup.transport.settings import HistorySettings
+from tidegate.rollup.transport.series import Rung
 
 pytestmark = pytest.mark.integration
 

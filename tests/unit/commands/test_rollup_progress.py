@@ -7,7 +7,7 @@ import pytest
 
 from tidegate.commands.output import Page
 from tidegate.commands.rollup_progress import shown
-from tidegate.rollup.progress import Count, Step
+from tidegate.rollup.samples import Count, Step
 
 
 class Terminal(io.StringIO):

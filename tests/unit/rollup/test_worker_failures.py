@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, TidegateError, Unauthorized
-from tidegate.rollup.spark.failures import told_by_worker
+from tidegate.rollup.spark.stages import told_by_worker
 from tidegate.rollup.tables.format import UsageDamaged
-from tidegate.rollup.tables.versions import OtherVersion
+from tidegate.rollup.tables.manifest import OtherVersion
 
 SPARKS = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 3 times, most recent failure:
@@ -28,12 +28,12 @@ Traceback (most recent call last):
     ("told", "kind"),
     [
         ("tidegate.errors.Unreachable: Prometheus is away.", Incomplete),
-        ("tidegate.rollup.transport.failures.Damaged: Prometheus is away.", Incomplete),
+        ("tidegate.rollup.transport.exchange.Damaged: Prometheus is away.", Incomplete),
         ("tidegate.errors.Unauthorized: Prometheus is away.", Unauthorized),
         ("tidegate.errors.InvalidResource: Prometheus is away.", InvalidResource),
         ("tidegate.errors.NotFound: Prometheus is away.", NotFound),
         ("tidegate.rollup.tables.format.UsageDamaged: Prometheus is away.", UsageDamaged),
-        ("tidegate.rollup.tables.versions.OtherVersion: Prometheus is away.", OtherVersion),
+        ("tidegate.rollup.tables.manifest.OtherVersion: Prometheus is away.", OtherVersion),
     ],
 )
 def test_the_last_error_of_ours_is_the_one(told: str, kind: type[TidegateError]) -> None:

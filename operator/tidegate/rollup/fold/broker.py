@@ -5,23 +5,103 @@ Which series are whose, and which contracts and limits apply, is found out by th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
-from tidegate.rollup.fold.calibration import Calibrated, calibrated
-from tidegate.rollup.fold.clients import ClientWindows, Promises, client_windows
-from tidegate.rollup.fold.contracts import Contracts
-from tidegate.rollup.fold.course import Rate
+from tidegate.rollup.fold.clients import ClientWindows, Contracts, Promises, Wanted, client_windows
+from tidegate.rollup.fold.counters import Counted, counted
 from tidegate.rollup.fold.gauges import Client, clients_of, gauges_of
-from tidegate.rollup.fold.held_back import Wanted
-from tidegate.rollup.fold.scrape_grid import scrape_grid, scrape_times
-from tidegate.rollup.fold.scrape_interval import estimated_interval_ms
-from tidegate.rollup.fold.tellers import Counted, counted
-from tidegate.rollup.fold.windows import Windows
+from tidegate.rollup.fold.windows import WINDOW_MS, Rate, Windows, estimated_interval_ms, rates_at, scrape_grid, scrape_times
 from tidegate.rollup.samples import SeriesSamples
-from tidegate.rollup.schemas import DIRECTIONS, Direction
+from tidegate.rollup.schemas import BROKER, DIRECTIONS, USAGE_5M, Direction
+
+# The estimates of clients, scaled so that they add up to the bytes that the broker itself counted.
+#
+# Kafka has no counter of bytes by user; it has one for all clients of the broker. What the gauges
+# tell gives the shares, the counter the
+# sum. How far the two were apart is the factor, published with each row.
+
+
+Whole = NDArray[np.int64]
+Rates = NDArray[np.float64]
+
+LEAST_FACTOR: Final = 0.5
+MOST_FACTOR: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibrated:
+    """Bytes of clients by client and window; the rest by window. Bytes of all clients + `unattributed_bytes` = `client_bytes`, always.
+
+    `factor` is NaN where there is none: the broker's counter was not told, or stood still, or no gauge told of a byte. At 0.5 or 2 it was
+    clamped: gauges and counter do not speak of the same. Clients are never given more than was counted.
+    """
+
+    bytes_of_clients: Whole
+    client_bytes: Whole
+    unattributed_bytes: Whole
+    factor: Rates
+
+
+def calibrated(thousandths_of_bytes: Whole, scraped_ms: Whole, counted: Counted) -> Calibrated:
+    """`thousandths_of_bytes` by client and window, from scrapes that cover `scraped_ms` of each window.
+
+    Where either covers only a part of a window, the factor compares their means; what was counted is shared out all the same. Without
+    the counter clients keep what the gauges tell, and their sum stands for the counter.
+    """
+    told = thousandths_of_bytes.sum(axis=0) / 1000
+    known = counted.covered_ms > 0
+    expected = told * np.where(known, counted.covered_ms, WINDOW_MS) / np.where(scraped_ms > 0, scraped_ms, WINDOW_MS)
+    comparable = known & (told > 0) & (counted.counted_bytes > 0)
+    ratio = np.divide(counted.counted_bytes, expected, out=np.full(len(told), np.nan), where=comparable)
+    most = np.rint(MOST_FACTOR * expected).astype(np.int64)
+    attributed = np.where(ratio <= MOST_FACTOR, counted.counted_bytes, np.minimum(most, counted.counted_bytes))
+    attributed = np.where(comparable, attributed, np.where(known, 0, np.rint(told).astype(np.int64)))
+    client_bytes = np.where(known, counted.counted_bytes, attributed)
+    shares = np.column_stack([apportioned(int(total), each) for total, each in zip(attributed, thousandths_of_bytes.T, strict=True)])
+    return Calibrated(shares, client_bytes, client_bytes - attributed, np.clip(ratio, LEAST_FACTOR, MOST_FACTOR))
+
+
+def apportioned(total: int, weights: Whole) -> Whole:
+    """`total` in whole parts that add up to it, by weight (largest remainder; of equals the first). All zeros where all weights are."""
+    whole = weights.sum()
+    if not whole:
+        return np.zeros(len(weights), np.int64)
+    exact = total * (weights / whole)
+    parts: Whole = np.floor(exact).astype(np.int64)
+    rest = np.where(weights > 0, exact - parts, -1.0)
+    parts[np.argsort(-rest, kind="stable")[: total - int(parts.sum())]] += 1
+    return parts
+
+
+# Arrow arrays over the memory of numpy arrays and names, made without `pyarrow.array` and
+# `pyarrow.scalar`.
+#
+# Those import pandas wherever it is installed: two seconds of processor time in each worker
+# process, for nothing.
+
+
+def array_of(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
+    """Fixed-width values whose bytes are those of `kind`; NaN stays what it is."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def nullable_array_of(values: NDArray[np.float64]) -> pa.Array:
+    """Numbers in which NaN stands for null."""
+    known = np.packbits(~np.isnan(values), bitorder="little")
+    return pa.Array.from_buffers(pa.float64(), len(values), [pa.py_buffer(known), pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def strings_of(names: Sequence[str]) -> pa.Array:
+    """Names in UTF-8."""
+    encoded = [name.encode() for name in names]
+    offsets = np.array([0, *accumulate(map(len, encoded))], np.int32)
+    return pa.Array.from_buffers(pa.string(), len(names), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,3 +217,83 @@ def _promises(clients: Sequence[Client], terms: DirectionTerms) -> Promises:
     known = [each for each in terms.episodes if each.client in numbers]
     wanted = [Wanted(numbers[each.client], each.start_ms, each.end_ms, each.wanted_bytes_per_second) for each in known]
     return Promises(contracts, wanted, terms.quota_window)
+
+
+# A fold -> Arrow tables with exactly the columns of the usage tables, in the order in which they
+# are stored.
+
+
+_WINDOW = pa.timestamp("ms", tz="UTC")
+_Rows = NDArray[np.int64]
+
+
+def usage_table(fold: BrokerFold) -> pa.Table:
+    """Rows of `usage_5m`: each client in each window in which it was told of, by user, client id, direction and window."""
+    clients = tuple(sorted({client for one in fold.directions.values() for client in one.clients}))
+    parts = [_usage_of(fold, direction, clients) for direction in sorted(fold.directions)]
+    order = np.argsort(np.concatenate([places for places, _ in parts]), kind="stable")
+    return pa.concat_tables([table for _, table in parts]).combine_chunks().take(array_of(order, pa.int64())).cast(USAGE_5M)
+
+
+def _usage_of(fold: BrokerFold, direction: Direction, clients: tuple[Client, ...]) -> tuple[_Rows, pa.Table]:
+    """The rows of one direction, and each row's client as a number among `clients`, which are sorted."""
+    one = fold.directions[direction]
+    told = one.told
+    row, window = np.nonzero((told.samples > 0) | (told.thousandths_of_bytes > 0) | (told.throttled_ms > 0))
+    numbers = {client: number for number, client in enumerate(clients)}
+    places = np.array([numbers[client] for client in one.clients], np.int64)[row]
+    names = array_of(row, pa.int64())
+    return places, pa.table(
+        {
+            **_where(fold, direction, window),
+            "user": strings_of([user for user, _ in one.clients]).take(names),
+            "client_id": strings_of([client_id for _, client_id in one.clients]).take(names),
+            "bytes": array_of(one.traffic.bytes_of_clients[row, window], pa.int64()),
+            "peak_rate": array_of(told.peak_bytes_per_second[row, window], pa.float64()),
+            "throttled_seconds": array_of(told.throttled_ms[row, window] / 1000, pa.float64()),
+            "over_contract_seconds": array_of(told.over_contract_ms[row, window] / 1000, pa.float64()),
+            "deferred_bytes": array_of((told.deferred_thousandths[row, window] + 500) // 1000, pa.int64()),
+            "samples": array_of(told.samples[row, window].astype(np.int32), pa.int32()),
+            "coverage": array_of(one.scraped_ms[window] / WINDOW_MS, pa.float64()),
+            "calibration": nullable_array_of(one.traffic.factor[window]),
+        }
+    ).select(USAGE_5M.names)
+
+
+def broker_table(fold: BrokerFold) -> pa.Table:
+    """Rows of `broker_5m`: each direction in each window of which anything is known, by direction and window. Unknown bytes are 0."""
+    return pa.concat_tables([_broker_of(fold, direction) for direction in sorted(fold.directions)]).combine_chunks().cast(BROKER)
+
+
+def _broker_of(fold: BrokerFold, direction: Direction) -> pa.Table:
+    one = fold.directions[direction]
+    window = np.flatnonzero((one.card.covered_ms > 0) | (one.replication.covered_ms > 0) | _is_traffic_known(one))
+    return pa.table(
+        {
+            **_where(fold, direction, window),
+            "nic_bytes": array_of(one.card.counted_bytes[window], pa.int64()),
+            "client_bytes": array_of(one.traffic.client_bytes[window], pa.int64()),
+            "replication_bytes": array_of(one.replication.counted_bytes[window], pa.int64()),
+            "unattributed_bytes": array_of(one.traffic.unattributed_bytes[window], pa.int64()),
+            "limit": _limits(one.limit, fold.windows.edges_ms[1:][window] - 1),
+            "over_limit_seconds": array_of(one.card.over_limit_ms[window] / 1000, pa.float64()),
+        }
+    ).select(BROKER.names)
+
+
+def _is_traffic_known(one: DirectionFold) -> NDArray[np.bool_]:
+    return (one.scraped_ms > 0) | (one.traffic.client_bytes > 0)
+
+
+def _limits(limit: Rate | None, at_ms: _Rows) -> pa.Array:
+    """The limit in force at the end of each window."""
+    rates = rates_at(limit, at_ms)
+    return pa.array(np.where(np.isfinite(rates), rates, 0).astype(np.int64), pa.int64(), mask=~np.isfinite(rates))
+
+
+def _where(fold: BrokerFold, direction: Direction, window: _Rows) -> dict[str, pa.Array]:
+    return {
+        "window_start": array_of(fold.windows.starts_ms[window], _WINDOW),
+        "broker": array_of(np.full(len(window), fold.broker, np.int32), pa.int32()),
+        "direction": strings_of([direction]).take(array_of(np.zeros_like(window), pa.int64())),
+    }

@@ -3,10 +3,14 @@
 `rate()` and `increase()` extrapolate, and differently in each version of Prometheus; this takes plain differences of samples.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.rollup.fold.windows import BRIDGED_MS
+from tidegate.prometheus.nics import CARD_LABELS
+from tidegate.rollup.fold.windows import BRIDGED_MS, Rate, Windows, interval_between, longest_hold_ms, rates_at
 from tidegate.rollup.samples import SeriesSamples
 
 Whole = NDArray[np.int64]
@@ -60,3 +64,112 @@ def _share(amount: Whole, part: Whole, whole: Whole) -> Whole:
     """amount * part / whole, rounded down, where the product would not fit into 64 bits."""
     times, rest = np.divmod(amount, whole)
     return times * part + rest * part // whole
+
+
+# All series that count a broker's bytes of one kind -> bytes by window, and the time in which they
+# were over a limit.
+#
+# A teller is one exporter with all its cards, as the control pass sees them
+# (`prometheus.nic_spans`). One may take over from another
+# (a Pod that moved): both count. Two at once tell the same bytes twice: the one that covers more
+# of a window is believed there.
+
+
+_Card = tuple[Whole, Whole]  # times, counts
+Rates = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """By window: bytes, how many milliseconds of it are covered, and in how many of these the rate was over the limit (0 without one)."""
+
+    counted_bytes: Whole
+    covered_ms: Whole
+    over_limit_ms: Whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """What one teller says. Within a window it has something to say from `from_ms` to `until_ms`."""
+
+    counted: Counted
+    from_ms: Whole
+    until_ms: Whole
+
+
+def counted(series: Sequence[SeriesSamples], windows: Windows, *, interval_ms: int, limit: Rate | None = None) -> Counted:
+    """What these series count together. Without any, zeros that cover nothing."""
+    told = [_told(cards, windows, interval_ms, limit) for cards in _tellers(series, interval_ms)]
+    nothing = np.zeros(len(windows), np.int64)
+    if len(told) < 2:
+        return told[0].counted if told else Counted(nothing, nothing, nothing)
+    believed = np.array([_believed(told, window) for window in range(len(windows))]).T
+    return Counted(
+        counted_bytes=(np.stack([one.counted.counted_bytes for one in told]) * believed).sum(axis=0),
+        covered_ms=(np.stack([one.counted.covered_ms for one in told]) * believed).sum(axis=0),
+        over_limit_ms=(np.stack([one.counted.over_limit_ms for one in told]) * believed).sum(axis=0),
+    )
+
+
+def _believed(told: Sequence[_Told], window: int) -> list[bool]:
+    """Whom to believe in this window: who covers most of it, and then whoever overlaps with nobody believed already."""
+    order = sorted(range(len(told)), key=lambda number: -int(told[number].counted.covered_ms[window]))
+    chosen: list[int] = []
+    for number in order:
+        begins, ends = told[number].from_ms[window], told[number].until_ms[window]
+        apart = all(begins >= told[other].until_ms[window] or ends <= told[other].from_ms[window] for other in chosen)
+        if apart and told[number].counted.covered_ms[window] > 0:
+            chosen.append(number)
+    return [number in chosen for number in range(len(told))]
+
+
+def _tellers(series: Sequence[SeriesSamples], interval_ms: int) -> Iterator[list[_Card]]:
+    """The cards of each teller, in the order of their labels. One that was away for longer than is bridged is another one afterwards."""
+    sources: dict[tuple[tuple[str, str], ...], list[_Card]] = {}
+    for one in series:
+        source = tuple(sorted((name, value) for name, value in one.labels.items() if name not in CARD_LABELS))
+        sources.setdefault(source, []).append(whole_counts(one, interval_ms))
+    for _, cards in sorted(sources.items()):
+        yield from _stretches([card for card in cards if len(card[0])])
+
+
+def _stretches(cards: list[_Card]) -> Iterator[list[_Card]]:
+    if not cards:
+        return
+    times = np.unique(np.concatenate([times for times, _ in cards]))
+    cuts = times[1:][np.diff(times) > BRIDGED_MS]
+    for begins, ends in zip([times[0], *cuts], [*cuts, times[-1] + 1], strict=True):
+        within = [(times >= begins) & (times < ends) for times, _ in cards]
+        yield [(times[kept], counts[kept]) for (times, counts), kept in zip(cards, within, strict=True) if kept.any()]
+
+
+def _told(cards: list[_Card], windows: Windows, interval_ms: int, limit: Rate | None) -> _Told:
+    edges, times = windows.edges_ms, np.unique(np.concatenate([times for times, _ in cards]))
+    over = np.zeros(len(times) - 1, np.int64)
+    if limit is not None:
+        own_interval_ms = interval_between([times for times, _ in cards])  # cards may be scraped less often than brokers
+        over = _over_ms(cards, times, rates_at(limit, times[1:]), longest_hold_ms(max(interval_ms, own_interval_ms)))
+    return _Told(
+        counted=Counted(
+            counted_bytes=np.sum([bytes_by_window(*card, edges) for card in cards], axis=0),
+            covered_ms=spread(times, np.diff(times), edges),
+            over_limit_ms=spread(times, over, edges),
+        ),
+        from_ms=np.clip(times[0], edges[:-1], edges[1:]),
+        until_ms=np.clip(times[-1], edges[:-1], edges[1:]),
+    )
+
+
+def _over_ms(cards: list[_Card], times: Whole, limits: Rates, longest_ms: int) -> Whole:
+    """From each scrape to the next: its length where the mean rate over it was above the limit at its end, else 0.
+
+    As in `nic_spans`, nobody knows the rate where a card came, went or began anew, nor here over a gap.
+    """
+    counts = np.full((len(cards), len(times)), -1, np.int64)
+    for row, (card_times, card_counts) in zip(counts, cards, strict=True):
+        row[np.searchsorted(times, card_times)] = card_counts
+    before, now, spans = counts[:, :-1], counts[:, 1:], np.diff(times)
+    present = ((before >= 0) == (now >= 0)).all(axis=0)
+    unbroken = (now >= before).all(axis=0) & present & (spans <= longest_ms)
+    grown = np.where(before >= 0, now - before, 0).sum(axis=0)
+    return np.where(unbroken & (grown * 1000 > limits * spans), spans, 0)

@@ -4,13 +4,52 @@ A byte between two scrapes belongs to whatever lies between them, so an edge is 
 it. Both runs that meet at an edge read both scrapes and share the bytes out by the same arithmetic.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import FIVE_MINUTES_MS
+
+# A rate that changes now and then: a contract that was edited, or whose leaders moved, and a limit
+# that was raised.
+
+
+Rates = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Bytes/s that hold from each of `from_ms` on, which rise; infinite = none. Before the first it is what the first says."""
+
+    from_ms: tuple[int, ...]
+    rates: tuple[float, ...]
+
+    @classmethod
+    def of(cls, times_ms: Whole, rates: Rates) -> Self:
+        """What samples tell, which must be one at least; only changes are kept."""
+        kept = np.flatnonzero(np.append(True, rates[1:] != rates[:-1]))
+        return cls(tuple(times_ms[kept].tolist()), tuple(rates[kept].tolist()))
+
+    def at(self, times_ms: Whole) -> Rates:
+        """The rate at each of these times."""
+        places = np.searchsorted(np.array(self.from_ms, np.int64), times_ms, side="right") - 1
+        return np.array(self.rates, np.float64)[np.maximum(places, 0)]
+
+
+Rate = float | Course
+
+
+def rates_at(rate: Rate | None, times_ms: Whole) -> Rates:
+    """The same of a rate that may never change; None = none."""
+    if isinstance(rate, Course):
+        return rate.at(times_ms)
+    return np.full(len(times_ms), np.inf if rate is None else rate, np.float64)
+
 
 WINDOW_MS: Final = FIVE_MINUTES_MS
 BRIDGED_MS: Final = 3_600_000  # a counter that is not told for longer says nothing of when its bytes moved; they are left out
@@ -64,3 +103,130 @@ def longest_hold_ms(interval_ms: int) -> int:
     if not 0 < interval_ms <= WINDOW_MS:
         raise ValueError(f"a scrape interval of {interval_ms} ms is not within 1 ms and {WINDOW_MS // 60_000} minutes")
     return min(_HELD_INTERVALS * interval_ms, WINDOW_MS)
+
+
+# When a broker's gauges were scraped, in which window that was, and how much of each window was
+# looked at.
+
+
+_MARKED_MS: Final = 100_000_000  # a day and more; as many bytes
+_FAR_MS: Final = 2**40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScrapeGrid:
+    """Scrapes in rising order, each with the window in whose course, or at whose end, it was made.
+
+    Windows are columns: column 0 of everything by window is what lies before them, the last column what lies after.
+    `since_edge_ms` is how long that window had lasted; what a scrape stands for beyond that belongs to the window before.
+    """
+
+    windows: Windows
+    interval_ms: int
+    times_ms: Whole
+    column: Whole
+    since_edge_ms: Whole
+
+    @property
+    def columns(self) -> int:
+        return len(self.windows) + 2
+
+    @property
+    def scrapes(self) -> int:
+        return len(self.times_ms)
+
+    def covered_ms(self) -> Whole:
+        """How much of each window was looked at: the time from scrape to scrape, and one interval before the first or after a gap."""
+        gaps = np.diff(self.times_ms, prepend=-_FAR_MS)
+        held = np.where(gaps <= longest_hold_ms(self.interval_ms), gaps, self.interval_ms)
+        main = np.minimum(held, self.since_edge_ms)
+        found = np.zeros(self.columns, np.int64)
+        np.add.at(found, self.column, main)
+        np.add.at(found, self.column - 1, held - main)
+        return found[1:-1]
+
+
+def scrape_grid(times_ms: Whole, windows: Windows, interval_ms: int) -> ScrapeGrid:
+    """`times_ms` rise."""
+    window = (times_ms - 1 - windows.start_ms) // WINDOW_MS  # a scrape at an edge tells of the window that ends there
+    since = times_ms - windows.start_ms - window * WINDOW_MS
+    near = (window >= 0) & (window <= len(windows))
+    return ScrapeGrid(windows, interval_ms, times_ms, np.clip(window + 1, 0, len(windows) + 1), np.where(near, since, _FAR_MS))
+
+
+def scrape_times(times_of_series: Iterable[Whole]) -> Whole:
+    """The distinct times of all samples, rising."""
+    times = np.concatenate([np.empty(0, np.int64), *times_of_series])
+    if not len(times):
+        return times
+    first, last = int(times.min()), int(times.max())
+    if last - first >= _MARKED_MS:
+        return np.unique(times)
+    marked = np.zeros(last - first + 1, bool)  # thousands of series share a few hundred times: marking is cheaper than sorting
+    marked[times - first] = True
+    return np.flatnonzero(marked) + first
+
+
+# How often the broker is scraped, by its samples: what a lone sample stands for, and which gap is
+# one.
+#
+# A run estimates it once and gives it to each of its tasks, so that they agree. It is rounded to
+# whole seconds, so that late scrapes and
+# the choice of the hour do not move it.
+
+
+_USUAL_MS: Final = 15_000  # as in metrics.scrapeIntervalSeconds of the policy
+_ENOUGH_SERIES: Final = 64  # all series of an exporter have the same times
+
+
+def estimated_interval_ms(series: Sequence[SeriesSamples]) -> int:
+    """The median time between two samples of a series, in whole seconds from 1 s to 5 min; 15 s where no series has two samples."""
+    return interval_between([one.times_ms for one in series])
+
+
+def interval_between(times_of_series: Sequence[NDArray[np.int64]]) -> int:
+    """The same of the rising times of each series."""
+    gaps = [np.diff(times) for times in times_of_series[:_ENOUGH_SERIES] if len(times) > 1]
+    if not gaps:
+        return _USUAL_MS
+    seconds = round(float(np.median(np.concatenate(gaps))) / 1000)
+    return min(max(seconds, 1) * 1000, WINDOW_MS)
+
+
+# For how long before it a sample of a client's gauge stands.
+#
+# A gauge tells a mean of the seconds before it was read, so a sample stands for the time since the
+# client's sample before: over a lost
+# scrape too, but not where the exporter told of others meanwhile and had nothing to say of this
+# client (Kafka forgets idle ones, and NaN
+# of nobody throttled is left out). Scrapes of one exporter may have two rhythms, where a pair of
+# Prometheus servers was merged series by
+# series: only what is nearly an interval away from a sample is another scrape.
+
+
+_USUAL_INTERVALS: Final = 1.5
+_ANOTHER_INTERVALS: Final = 0.75
+
+
+def held_ms(client: NDArray[np.int32], scrape: Whole, grid: ScrapeGrid) -> Whole:
+    """For samples in rising order of client and scrape. A client's first sample, or one after a gap, stands for one interval."""
+    times, longest = grid.times_ms[scrape], longest_hold_ms(grid.interval_ms)
+    held = np.diff(times, prepend=0)
+    held[np.diff(client, prepend=-1) != 0] = grid.interval_ms
+    long = np.flatnonzero(held > min(_USUAL_INTERVALS * grid.interval_ms, longest))
+    looked = _scrapes_between(times[long] - held[long], times[long], grid) > 0
+    held[long[looked | (held[long] > longest)]] = grid.interval_ms
+    return held
+
+
+def scrapes_around(grid: ScrapeGrid) -> tuple[Whole, Whole]:
+    """Of each scrape the first and one past the last that are the same reading, by whichever server of a pair."""
+    apart = _ANOTHER_INTERVALS * grid.interval_ms
+    first = np.searchsorted(grid.times_ms, grid.times_ms - apart, side="right")
+    return first, np.searchsorted(grid.times_ms, grid.times_ms + apart, side="left")
+
+
+def _scrapes_between(begin_ms: Whole, end_ms: Whole, grid: ScrapeGrid) -> Whole:
+    apart = _ANOTHER_INTERVALS * grid.interval_ms
+    first = np.searchsorted(grid.times_ms, begin_ms + apart, side="left")
+    return np.searchsorted(grid.times_ms, end_ms - apart, side="right") - first

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.rollup.ingest.catalogue import catalogue
+from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.report.request import SourceSeries
 from tidegate.rollup.samples import Selection
 

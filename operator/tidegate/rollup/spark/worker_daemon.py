@@ -10,10 +10,10 @@ import gc
 from pyspark import worker
 from pyspark.daemon import manager
 
-from tidegate.rollup.ingest import task
-from tidegate.rollup.spark import frames, stages
+from tidegate.rollup import ingest
+from tidegate.rollup.spark import stages
 
-PRELOADED = (worker, task, frames, stages)
+PRELOADED = (worker, ingest, stages, stages)
 
 
 def main() -> None:

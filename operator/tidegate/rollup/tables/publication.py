@@ -4,24 +4,144 @@ Killed anywhere before the manifest is written, the window is as it was; afterwa
 a clean-up removes. The same run may publish the same window again after an error.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.rollup.schemas import TABLES, TableKind
-from tidegate.rollup.tables.format import Contents, UsageDamaged, checksum, contents_of, decode, encode, summed_columns
+from tidegate.rollup.tables.format import (
+    Contents,
+    UsageDamaged,
+    Window,
+    checksum,
+    conform,
+    contents_of,
+    decode,
+    encode,
+    in_order,
+    require_run_id,
+    summed_columns,
+    window_at,
+)
 from tidegate.rollup.tables.manifest import Manifest, PublishedFile, encode_manifest
-from tidegate.rollup.tables.portions import in_portions
-from tidegate.rollup.tables.runs import require_run_id
-from tidegate.rollup.tables.staging import StagedFile, published_starts_ms
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.windows import Window, window_at
+
+# What a worker hands over: files nobody reads yet, and a small record of each that travels to
+# whoever publishes.
+#
+# A task that is tried again leaves another file, never the same one again: only those count of
+# which a record arrives.
+
+
+FOLDER = "_staging"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """Rows of one window of one table in one staged file. Plain values only: `dataclasses.asdict` makes a row of it for Spark."""
+
+    table: str
+    window_start_ms: int
+    path: str
+    rows: int
+    size_bytes: int
+    sha256: str
+    sums: Mapping[str, int]
+
+
+def stage(store: UsageStore, run_id: str, table: str, rows: pa.Table, *, part: int) -> list[StagedFile]:
+    """Write rows of any number of windows, a file a window; `part` tells tasks apart for people. No rows, no file.
+
+    Raises UsageDamaged for rows that do not fit the table, Unreachable or Unauthorized where the storage does not take them.
+    """
+    kind = TABLES[table]
+    conformed = conform(kind, rows)
+    return [
+        _stage_window(store.storage, require_run_id(run_id), kind, window, each, part=part) for window, each in _by_window(kind, conformed)
+    ]
+
+
+def discard_staging(store: UsageStore, run_id: str) -> None:
+    """Remove what the run staged, once all of it is published or given up."""
+    store.storage.delete_folder(staging_folder(run_id))
+
+
+def staging_folder(run_id: str) -> str:
+    return f"{FOLDER}/{require_run_id(run_id)}"
+
+
+def published_starts_ms(kind: TableKind, rows: pa.Table) -> np.ndarray:
+    """For each row the start of the window that it is published in."""
+    at_ms = rows["window_start"].cast(pa.int64()).to_numpy()
+    starts_ms: np.ndarray = at_ms - at_ms % kind.published_ms
+    return starts_ms
+
+
+def _by_window(kind: TableKind, rows: pa.Table) -> Iterator[tuple[Window, pa.Table]]:
+    starts_ms = published_starts_ms(kind, rows)
+    for start_ms in np.unique(starts_ms):
+        yield window_at(kind, int(start_ms)), rows.filter(pa.array(starts_ms == start_ms))
+
+
+def _stage_window(storage: Storage, run_id: str, kind: TableKind, window: Window, rows: pa.Table, *, part: int) -> StagedFile:
+    content, contents = encode(rows), contents_of(kind, rows)
+    path = f"{staging_folder(run_id)}/{kind.name}/{window.name}/part-{part}-{secrets.token_hex(4)}.parquet"
+    storage.write(path, content, outlives_power=False)  # whoever publishes reads it, writes the rows anew, and forces those
+    return StagedFile(kind.name, window.start_ms, path, contents.rows, len(content), checksum(content), contents.sums)
+
+
+# Rows of many files, sorted, in portions that fit into memory and become a file each.
+#
+# A portion has the brokers (or tiers) of its own; files that have none of them are not read for
+# it. One portion reads every file once,
+# several read a file about twice.
+
+
+MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte
+
+Source = Callable[[], pa.Table]
+
+
+def in_portions(kind: TableKind, sources: Sequence[Source], *, rows: int, parallel: int = 1) -> Iterator[pa.Table]:
+    """Everything that the sources have, in the order of the table; no rows, no portion. `rows` is how many there are in all.
+
+    Raises UsageDamaged where two rows have the same key, and whatever a source raises.
+    """
+    wanted = 1 + rows // MOST_ROWS
+    for chosen, some in _shares(kind, sources, wanted) if wanted > 1 else ((sources, None),):
+        found = [one if some is None else one.filter(pc.is_in(one[kind.key[0]], value_set=some)) for one in _read(chosen, parallel)]
+        portion = in_order(kind, pa.concat_tables([kind.schema.empty_table(), *found]))
+        if portion.num_rows:
+            yield portion
+
+
+def _shares(kind: TableKind, sources: Sequence[Source], wanted: int) -> Iterator[tuple[Sequence[Source], pa.Array]]:
+    """Values of the leading column in as many shares as are wanted, at most one each, with the sources that have any of a share's."""
+    leading = kind.key[0]
+    values = [set(pc.unique(source()[leading]).to_pylist()) for source in sources]
+    known = sorted(set().union(*values))
+    size = max(1, -(-len(known) // wanted))
+    for start in range(0, len(known), size):
+        some = set(known[start : start + size])
+        chosen = [source for source, its in zip(sources, values, strict=True) if its & some]
+        yield chosen, pa.array(sorted(some), type=kind.schema.field(leading).type)
+
+
+def _read(sources: Sequence[Source], parallel: int) -> Iterator[pa.Table]:
+    if parallel < 2 or len(sources) < 2:
+        yield from (source() for source in sources)
+        return
+    with ThreadPoolExecutor(parallel) as pool:
+        yield from pool.map(lambda source: source(), sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

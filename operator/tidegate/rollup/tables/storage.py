@@ -5,16 +5,102 @@ beside it, is forced to the disk and renamed; an object store's one PUT is atomi
 Errors are told as `tidegate.errors`: absent is None or nothing, refused is Unauthorized, all else of a file system is Unreachable.
 """
 
+import errno
+import os
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from controller_logic.reasons import Reason
-from tidegate.errors import TidegateError, Unauthorized, Unreachable
-from tidegate.rollup.tables.durable_file import remove_empty_folders, write_durably
+from tidegate.errors import InvalidResource, TidegateError, Unauthorized, Unreachable
+
+# A file on a local disk that is there whole, or not at all, also after the machine lost its power.
+#
+# The disk's own rename makes the switch; what is written but not yet renamed carries a name that
+# starts with a dot, so that readers by
+# pattern (`*.parquet`) pass it over and a clean-up knows it.
+
+
+_UNFINISHED = ".unfinished"
+_ATTEMPTS = 3
+_NOT_OFFERED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+
+
+def is_unfinished(path: str) -> bool:
+    """Whether a file of this name is one that a writer never finished."""
+    return path.endswith(_UNFINISHED)
+
+
+def write_durably(path: str, content: bytes, *, outlives_power: bool = True) -> None:
+    """Put `content` in place of whatever was there. Raises OSError (disk full, no right); the old content is then still in place.
+
+    Without `outlives_power` nothing is forced to the disk: for what nobody needs once this machine starts anew.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            _write(Path(path), content, forced=outlives_power)
+            return
+        except FileNotFoundError:  # a clean-up took the folder for an empty one
+            if attempt + 1 == _ATTEMPTS:
+                raise
+
+
+def _write(target: Path, content: bytes, *, forced: bool) -> None:
+    _make_folder(target.parent)
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_UNFINISHED}")
+    try:
+        _write_all(beside, content, forced=forced)
+        os.replace(beside, target)
+    except OSError:
+        with suppress(OSError):  # the clean-up finds it later
+            beside.unlink()
+        raise
+    if forced:
+        _settle(target.parent)
+
+
+def remove_empty_folders(root: str) -> None:
+    """Remove `root` and the folders below that hold nothing, deepest first; one that is filled meanwhile stays."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        with suppress(OSError):
+            os.rmdir(folder)
+
+
+def _write_all(path: Path, content: bytes, *, forced: bool) -> None:
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        if forced:
+            os.fsync(stream.fileno())
+
+
+def _make_folder(folder: Path) -> None:
+    """The folder and those above it, each known to the disk before anything is put into it."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _settle(folder.parent)
+
+
+def _settle(folder: Path) -> None:
+    """Force the folder's list of names to the disk, where its file system has such a thing: some of those over a network do not."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NOT_OFFERED:
+            raise
+    finally:
+        os.close(handle)
+
 
 _REFUSALS = ("ACCESS_DENIED", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthorizationFailure", "PERMISSION_DENIED")
 _BUCKETS = ("s3", "gcs", "abfs")  # folders are a way of speaking there
@@ -136,3 +222,50 @@ class Storage:
         if isinstance(error, PermissionError) or any(word in str(error) for word in _REFUSALS):
             return Unauthorized(f"{told} Give the identity that runs this the right to read, write, list and delete there.")
         return Unreachable(Reason.STORAGE_UNREACHABLE, f"{told} What is published stays as it is, and a later run tries again.")
+
+
+# From the URL in a policy or on the command line to a place to store in. The URL may carry options
+# of pyarrow; people are shown none of
+# it.
+
+
+SCHEMES = ("file", "s3", "gs", "abfs")
+
+
+def open_storage(url: str, *, parallel: int = 8) -> Storage:
+    """The place of `file:///path`, `s3://bucket/prefix`, `gs://…`, `abfs://container@account.dfs.core.windows.net/…`, or of a plain path.
+
+    Nothing is asked of it yet. Raises InvalidResource for another scheme, or a URL without a path.
+    """
+    if "://" not in url:
+        return open_storage(Path(url).absolute().as_uri(), parallel=parallel) if url else _refuse(url)
+    shown = _shown(url)
+    if urlsplit(url).scheme not in SCHEMES:
+        _refuse(shown)
+    try:
+        filesystem, root = FileSystem.from_uri(url)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise InvalidResource(f"{shown} cannot be opened as a storage ({_plain(error)}). {_FORMS}") from error
+    if not root.strip("/"):
+        _refuse(shown)
+    return Storage(filesystem, root, shown=shown, parallel=parallel)
+
+
+_FORMS = "Give file:///path, s3://bucket/prefix, gs://bucket/prefix or abfs://container@account.dfs.core.windows.net/prefix."
+
+
+def _refuse(shown: str) -> Storage:
+    raise InvalidResource(f"{shown or 'An empty address'} is no storage for usage tables. {_FORMS}")
+
+
+def _shown(url: str) -> str:
+    """Without options, and without a key and secret before the host; a container's name stays."""
+    parts = urlsplit(url)
+    name, _, host = parts.netloc.rpartition("@")
+    is_container = parts.scheme == "abfs" and name and ":" not in name
+    return f"{parts.scheme}://{parts.netloc if is_container else host}{parts.path.rstrip('/')}"
+
+
+def _plain(error: Exception) -> str:
+    """The kind of the error alone: pyarrow's messages repeat the URL, and with it what may be secret."""
+    return type(error).__name__

@@ -3,14 +3,335 @@
 Each of it may be cut short or left out; the next run takes it up. It changes where rows lie and never what they say.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from tidegate.rollup.schemas import HOUR_MS, TABLES
-from tidegate.rollup.tables.cleanup import Swept, sweep
-from tidegate.rollup.tables.compaction import compact_days
-from tidegate.rollup.tables.retention import Retention, retire
-from tidegate.rollup.tables.staging import discard_staging
-from tidegate.rollup.tables.store import UsageStore
+import pyarrow as pa
+
+from tidegate.errors import InvalidResource
+from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES, TableKind
+from tidegate.rollup.tables import publication
+from tidegate.rollup.tables.format import Contents, UsageDamaged, Window, conform, decode, in_order, summed_columns, window_named
+from tidegate.rollup.tables.manifest import FOLDER, Manifest, encode_manifest, window_of_path
+from tidegate.rollup.tables.publication import Source, discard_staging, in_portions, to_seconds, write_files
+from tidegate.rollup.tables.storage import StoredFile, is_unfinished
+from tidegate.rollup.tables.store import Part, UsageStore, resolve, valid_rows
+
+# One sorted file a day in place of one or more an hour, for tables that are published by the hour.
+# No row changes.
+#
+# The day's manifest names the stamp of every hour that went into its file; an hour that is
+# published again later goes before it by itself,
+# and the next compaction takes it in. The hours' own files stay until a clean-up removes them.
+
+
+_MARGIN_MS = 600_000  # clocks differ, and putting a day together takes a while
+_ATTEMPTS = 3
+
+
+def compact_days(store: UsageStore, table: str, *, before_ms: int, run_id: str, now_ms: int) -> list[Manifest]:
+    """Put together every day that ended before then and is not yet, or has changed since; the new manifests.
+
+    Choose `before_ms` so that late hours are published by then: a day that changes afterwards is put together again.
+    """
+    kind = TABLES[table]
+    if kind.published_ms == DAY_MS:
+        return []
+    days = [day for day in _changed_days(store, table) if day.end_ms <= before_ms]
+    return [made for day in days for made in _compact_until_settled(store, kind, day, run_id=run_id, now_ms=now_ms)]
+
+
+def _changed_days(store: UsageStore, table: str) -> list[Window]:
+    """Days that something was written for since, or not long before, they were put together. Only names and times are looked at."""
+    days: dict[Window, int] = {}
+    windows: dict[Window, int] = {}
+    for window, file in store.listed(table):
+        if window == window.day:
+            days[window] = file.modified_ms
+        else:
+            windows[window.day] = max(windows.get(window.day, 0), file.modified_ms)
+    return [day for day, written_ms in sorted(windows.items()) if day not in days or written_ms > days[day] - _MARGIN_MS]
+
+
+def _compact_until_settled(store: UsageStore, kind: TableKind, day: Window, *, run_id: str, now_ms: int) -> Iterator[Manifest]:
+    """Again where an hour was published meanwhile; if that goes on, the next run has to do it."""
+    for _ in range(_ATTEMPTS):
+        if all(part.manifest.combines and not part.superseded for part in store.parts(kind.name, day.start_ms, day.end_ms)):
+            return
+        yield _compact(store, kind, day, run_id=run_id, now_ms=now_ms)
+
+
+def _compact(store: UsageStore, kind: TableKind, day: Window, *, run_id: str, now_ms: int) -> Manifest:
+    hours = [one for one in store.manifests(kind.name, day.start_ms, day.end_ms) if not one.combines and not one.retired]
+    rows = sum(hour.contents.rows for hour in hours)
+    sources = _sources(store, day, store.parts(kind.name, day.start_ms, day.end_ms))
+    portions = in_portions(kind, sources, rows=rows, parallel=store.storage.parallel)
+    files, coverage = write_files(store.storage, kind, day, run_id=run_id, portions=portions)
+    manifest = Manifest(
+        table=kind.name,
+        window=day,
+        run_id=run_id,
+        published_at_ms=to_seconds(now_ms),
+        files=files,
+        coverage=coverage,
+        made_from={hour.name: hour.stamp for hour in hours},
+        version=store.ladder.current,
+    )
+    _require_all(kind, manifest, hours)
+    store.storage.write(manifest.path, encode_manifest(manifest))
+    return manifest
+
+
+def _sources(store: UsageStore, day: Window, parts: Sequence[Part]) -> list[Source]:
+    """Every file of the day, as it is whenever it is read."""
+    return [partial(store.file_rows, part, file, start_ms=day.start_ms, end_ms=day.end_ms) for part in parts for file in part.files]
+
+
+def _require_all(kind: TableKind, day: Manifest, hours: Sequence[Manifest]) -> None:
+    """Nothing was lost or doubled. An hour that was published again while the day was read shows here, too."""
+    told = {name: sum(hour.contents.sums.get(name, 0) for hour in hours) for name in summed_columns(kind)}
+    found = {name: day.contents.sums.get(name, 0) for name in told}
+    rows = sum(hour.contents.rows for hour in hours)
+    if Contents(day.contents.rows, found) != Contents(rows, told):
+        raise UsageDamaged(
+            f"{day.name} put together has {day.contents.rows} rows and {found}, its hours have {rows} and {told}. The hours stay as"
+            " they are: one of them was published again meanwhile, or a file is damaged (`tidegate rollup verify` tells)."
+        )
+
+
+# Windows that are old enough to go: five-minute and hourly tables after their days, daily ones
+# never.
+#
+# Going is publishing a manifest that says so. Files stay for the grace of the clean-up, for those
+# who have begun to read them.
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For how many days rows of each grain are kept; a day goes as a whole, once all of it is older."""
+
+    five_minutes_days: int = 30
+    hours_days: int = 400
+
+    def before_ms(self, kind: TableKind, now_ms: int) -> int | None:
+        """Days that end by then go; None = kept for ever."""
+        days = {FIVE_MINUTES_MS: self.five_minutes_days, HOUR_MS: self.hours_days}.get(kind.window_ms)
+        return None if days is None else now_ms - days * DAY_MS
+
+
+def retire(store: UsageStore, retention: Retention, *, run_id: str, now_ms: int) -> list[Manifest]:
+    """Publish that the windows out of retention are over; the manifests that say so."""
+    return [_retire(store, manifest, run_id, now_ms=now_ms) for manifest in _overdue(store, retention, now_ms)]
+
+
+def _overdue(store: UsageStore, retention: Retention, now_ms: int) -> Iterator[Manifest]:
+    """Hours before their day, so that a day is never retired while its hours still count on its files."""
+    for kind in TABLES.values():
+        before_ms = retention.before_ms(kind, now_ms)
+        if before_ms is None:
+            continue
+        old = [one for one in store.manifests(kind.name, None, before_ms) if one.window.day.end_ms <= before_ms and not one.retired]
+        yield from sorted(old, key=lambda one: one.combines)
+
+
+def _retire(store: UsageStore, manifest: Manifest, run_id: str, *, now_ms: int) -> Manifest:
+    gone = replace(manifest, run_id=run_id, published_at_ms=to_seconds(now_ms), files=(), made_from={}, retired=True)
+    store.storage.write(gone.path, encode_manifest(gone))
+    return gone
+
+
+# Removes what no manifest names any more, after a grace: files of runs that died, of windows
+# published again, and what was staged.
+#
+# Only files that carry a run's name are touched. The grace must be longer than any run and any
+# reading takes; it begins when the file was
+# written or, if later, when something was last published for its day. Run twice or cut short, it
+# does no harm.
+
+
+GRACE_MS = DAY_MS
+_OURS = re.compile(r"[a-z0-9_]+/dt=(?P<day>\d{4}-\d\d-\d\d)/(hour=\d\d/)?part-[A-Za-z0-9-]+-\d+-[0-9a-f]{8}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a clean-up removed: table files, staged files, and manifests of windows that are over."""
+
+    files: int
+    size_bytes: int
+    staged: int
+    manifests: int
+
+
+def sweep(store: UsageStore, *, now_ms: int, grace_ms: int = GRACE_MS) -> Swept:
+    """Remove garbage that is older than the grace.
+
+    Raises InvalidResource for a grace below an hour, OtherVersion and UsageDamaged while there are manifests that cannot be read: nothing
+    of that table is removed then.
+    """
+    if grace_ms < HOUR_MS:
+        raise InvalidResource(f"A grace of {grace_ms / 60_000:g} minutes could remove files that are being read or published: at least 60.")
+    before_ms = now_ms - grace_ms
+    files, over = [], []
+    for table in TABLES:
+        garbage, ended = _of_table(store, table, before_ms)
+        store.storage.delete(file.path for file in garbage)
+        store.storage.delete(manifest.path for manifest in ended)  # last: while it stands, it says why the files may go
+        store.storage.delete_empty_folders(table)
+        files += garbage
+        over += ended
+    staged = list(_staged(store.storage.files(publication.FOLDER), before_ms))
+    unfinished = [file for file in store.storage.files(FOLDER) if is_unfinished(file.path) and file.modified_ms < before_ms]
+    store.storage.delete(file.path for file in unfinished)
+    for folder in sorted({"/".join(file.path.split("/")[:2]) for file in staged}):
+        store.storage.delete_folder(folder)
+    store.storage.delete_empty_folders(publication.FOLDER)
+    return Swept(len(files), sum(file.size_bytes for file in files), len(staged), len(over))
+
+
+def _of_table(store: UsageStore, table: str, before_ms: int) -> tuple[list[StoredFile], list[Manifest]]:
+    """Files that may go, and manifests of windows that are over. Files are listed first: what is published meanwhile is named."""
+    files = store.storage.files(table)
+    listed: dict[Window, list[str]] = {}
+    for window, file in store.listed(table):
+        listed.setdefault(window.day, []).append(file.path)
+    old = [file for file in files if file.modified_ms < before_ms]
+    garbage, over = [file for file in old if is_unfinished(file.path)], list[Manifest]()
+    by_day = _by_day(old)
+    for day in sorted(by_day.keys() | (listed.keys() - _by_day(files).keys())):
+        unnamed, ended = _of_day(store, by_day.get(day, []), listed.get(day, []), before_ms=before_ms)
+        garbage += unnamed
+        over += ended
+    return garbage, over
+
+
+def _of_day(
+    store: UsageStore, old: Sequence[StoredFile], paths: Sequence[str], *, before_ms: int
+) -> tuple[Sequence[StoredFile], Sequence[Manifest]]:
+    """The same of one day. Most days are in one file that the day's own manifest names: then no other manifest is read."""
+    whole = store.read_manifests([path for path in paths if (window := window_of_path(path)) is not None and window == window.day])
+    if any(one.combines and not one.retired and {file.path for file in one.files} >= {file.path for file in old} for one in whole):
+        return [], []
+    manifests = store.read_manifests(paths) if len(whole) < len(paths) else whole
+    named = {file.path for part in resolve(manifests) for file in part.files}
+    published_ms = max((one.published_at_ms for one in manifests), default=0)  # when rows of the day last changed their place
+    unnamed = [file for file in old if file.path not in named] if published_ms < before_ms else []
+    return unnamed, [one for one in manifests if one.retired and one.published_at_ms < before_ms]
+
+
+def _by_day(files: Iterable[StoredFile]) -> dict[Window, list[StoredFile]]:
+    """Files that a run made, by the day they are of."""
+    days: dict[Window, list[StoredFile]] = {}
+    for file in files:
+        ours = _OURS.fullmatch(file.path)
+        if ours is not None:
+            days.setdefault(window_named(ours["day"]), []).append(file)
+    return days
+
+
+def _staged(files: Iterable[StoredFile], before_ms: int) -> Iterator[StoredFile]:
+    """Files of runs that have staged nothing for the whole of the grace."""
+    runs: dict[str, list[StoredFile]] = {}
+    for file in (file for file in files if file.path.count("/") > 1):
+        runs.setdefault(file.path.split("/")[1], []).append(file)
+    for staged in runs.values():
+        if max(file.modified_ms for file in staged) < before_ms:
+            yield from staged
+
+
+# Which published windows were made from rows that are no more the newest: a run was killed between
+# two tables, or late samples came.
+#
+# It compares stamps only and reads no rows. A source that is gone (retention) outdates nothing.
+
+
+def stamps(store: UsageStore, tables: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> Mapping[str, str]:
+    """What is made from these tables' rows in the range is made from: for `Publication.made_from`. Ask before reading the rows."""
+    return {one.name: one.stamp for table in tables for one in store.manifests(table, start_ms, end_ms) if is_current(one)}
+
+
+def outdated(store: UsageStore, table: str, sources: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> list[Window]:
+    """Windows of the table in which a source has a window that is newer than what theirs was made from, or is new.
+
+    One that does not tell what it was made from is never outdated.
+    """
+    found = [one for source in sources for one in store.manifests(source, start_ms, end_ms)]
+    return outdated_among(store.manifests(table, start_ms, end_ms), found)
+
+
+def outdated_among(targets: Iterable[Manifest], sources: Iterable[Manifest]) -> list[Window]:
+    """The same of manifests that are read already."""
+    made = {one.window: one for one in targets if one.made_from and is_current(one)}
+    newer: set[Window] = set()
+    for source in filter(is_current, sources):
+        for window in {source.window, source.window.day} & made.keys():
+            if made[window].made_from.get(source.name) != source.stamp:
+                newer.add(window)
+    return sorted(newer)
+
+
+def is_current(manifest: Manifest) -> bool:
+    """Whether it is a window's own statement, and of a window that is not over."""
+    return not manifest.combines and not manifest.retired
+
+
+# Brings tables that an older version wrote up to the current one, a window at a time, by
+# publishing them again.
+#
+# Cut short, the windows done are done and the next run goes on; until all are, readers are told
+# so. A window keeps the name of the run whose
+# samples it has, but not its stamp: what was made from it shows as outdated.
+
+
+def migrate(store: UsageStore, *, run_id: str, now_ms: int) -> list[Manifest]:
+    """Publish every window of an older version again; the new manifests, none where everything is current.
+
+    Raises OtherVersion where something is newer, or nothing leads from its version to the current one; nothing is changed at all then.
+    While there are no steps, the newest manifest of each table speaks for all: a year of them takes a minute to read from a bucket.
+    """
+    if not store.ladder.steps and _newest_are_current(store):
+        return []
+    manifests = {table: store.manifests(table, any_version=True) for table in TABLES}
+    for one in (one for each in manifests.values() for one in each):
+        store.ladder.require_way(one.version, where=one.path)
+    return [new for table, each in manifests.items() for new in _migrate_table(store, TABLES[table], each, run_id=run_id, now_ms=now_ms)]
+
+
+def _newest_are_current(store: UsageStore) -> bool:
+    listed = [[file for _, file in store.listed(table)] for table in TABLES]
+    newest = [max(files, key=lambda file: file.modified_ms).path for files in listed if files]
+    return all(one.version == store.ladder.current for one in store.read_manifests(newest, any_version=True))
+
+
+def _migrate_table(store: UsageStore, kind: TableKind, manifests: Sequence[Manifest], *, run_id: str, now_ms: int) -> Iterator[Manifest]:
+    """Windows first: the old file of a day is let go only when nobody needs it."""
+    own = {one.window: one for one in manifests if not one.combines}
+    for part in resolve(manifests):
+        for window in (window for window in part.windows if own[window].version != store.ladder.current):
+            rows = _current_rows(store, kind, part, window)
+            files, _ = write_files(store.storage, kind, window, run_id=run_id, portions=iter([rows] if rows.num_rows else []))
+            yield _write(store, replace(own[window], files=files), now_ms=now_ms)
+    for one in manifests:
+        if one.version != store.ladder.current and (one.combines or one.retired):
+            yield _write(store, replace(one, files=(), made_from={}, retired=True), now_ms=now_ms)
+
+
+def _current_rows(store: UsageStore, kind: TableKind, part: Part, window: Window) -> pa.Table:
+    """A window's rows in the columns of the current version, sorted."""
+    only = Part(part.manifest, (window,))
+    read = (decode(store.content(file), where=file.path) for file in part.files)
+    tables = [rows.filter(valid_rows(rows, kind, only)) for rows in read]
+    climbed = (store.ladder.climb(kind.name, rows, version=part.manifest.version) for rows in tables)
+    return in_order(kind, pa.concat_tables([kind.schema.empty_table(), *(conform(kind, rows) for rows in climbed)]))
+
+
+def _write(store: UsageStore, manifest: Manifest, *, now_ms: int) -> Manifest:
+    current = replace(manifest, version=store.ladder.current, published_at_ms=to_seconds(now_ms))
+    store.storage.write(current.path, encode_manifest(current))
+    return current
+
 
 SETTLED_MS = 3 * HOUR_MS  # after its end, a day's last hours have been rolled up again for late samples
 

@@ -3,14 +3,155 @@
 Only windows that both sides have are compared; a side that is gone by retention, or is not made yet, says nothing against the other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.rollup.tables.inspection import PUBLISHED, Finding, Inspection, added_up
-from tidegate.rollup.tables.windows import Window
+from tidegate.commands.output import Column, Document, ExitCode, Page, Sheet
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
+from tidegate.rollup.tables.format import (
+    Contents,
+    UsageDamaged,
+    Window,
+    checksum,
+    contents_of,
+    decode,
+    in_order,
+    summed_columns,
+    windows_between,
+)
+from tidegate.rollup.tables.manifest import Manifest, PublishedFile
+from tidegate.rollup.tables.publication import published_starts_ms
+from tidegate.rollup.tables.store import Part, UsageStore, resolve, valid_rows
+from tidegate.rollup.tables.upkeep import is_current, outdated, outdated_among
+
+# Looks at every file of a day of one table as if nobody could be trusted, and adds its rows up for
+# comparisons with other tables.
+#
+# Each file is read once and whole. What is wrong is a finding and never an error; storage that
+# does not answer is an error as everywhere.
+
+
+PUBLISHED = "published_ms"  # the column of sums that says in which window rows were published
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is broken, where: a window's name, or "" for the table as a whole."""
+
+    table: str
+    window: str
+    message: str
+
+
+@dataclass(slots=True)
+class Inspection:
+    """A day of a table. `sums` has a row for each published window and key without its time, with the columns that count bytes."""
+
+    kind: TableKind
+    windows: tuple[Window, ...]
+    sums: pa.Table
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its sums are worth comparing."""
+        return not self.findings
+
+
+def inspect_day(store: UsageStore, kind: TableKind, manifests: Sequence[Manifest]) -> Inspection:
+    """Every file, row and sum of a day, of which these are all manifests."""
+    own = {one.window: one for one in manifests if not one.combines}
+    parts = resolve(manifests)
+    found = Inspection(kind, tuple(sorted(window for part in parts for window in part.windows)), _no_sums(kind))
+    sums = [_inspect_part(store, found, part, own) for part in parts]
+    found.sums = pa.concat_tables([found.sums, *sums])
+    return found
+
+
+def _inspect_part(store: UsageStore, found: Inspection, part: Part, own: Mapping[Window, Manifest]) -> pa.Table:
+    """The sums of one part; what is wrong with it goes to `found`."""
+    name = part.manifest.window.name
+    tables: list[pa.Table] = []
+    for file in part.files:
+        found.files, found.size_bytes = found.files + 1, found.size_bytes + file.size_bytes
+        try:
+            tables.append(_inspect_file(found.kind, file, store.storage.read(file.path)))
+        except UsageDamaged as error:
+            found.findings.append(Finding(found.kind.name, name, error.message))
+    if len(tables) < len(part.files) or not tables:
+        return _no_sums(found.kind)
+    rows = pa.concat_tables(tables)
+    valid = rows.filter(valid_rows(rows, found.kind, part))
+    found.rows += valid.num_rows
+    sums = _sums(found.kind, valid)
+    found.findings += [Finding(found.kind.name, name, message) for message in _wrong_rows(found.kind, rows, part)]
+    wrong = _wrong_sums(found.kind, valid, sums, [own[each] for each in part.windows])
+    found.findings += [Finding(found.kind.name, window, message) for window, message in wrong]
+    return sums
+
+
+def _inspect_file(kind: TableKind, file: PublishedFile, content: bytes | None) -> pa.Table:
+    """The columns that name rows and count bytes. Raises UsageDamaged for anything other than what was published."""
+    if content is None:
+        raise UsageDamaged(f"{file.path} is gone.")
+    if checksum(content) != file.sha256:
+        raise UsageDamaged(f"{file.path} does not hold what was published (checksum).")
+    rows = decode(content, where=file.path)
+    if not rows.schema.remove_metadata().equals(kind.schema):
+        raise UsageDamaged(f"{file.path} has other columns than {kind.name}.")
+    contents = contents_of(kind, rows)
+    if contents != Contents(file.rows, file.sums):
+        raise UsageDamaged(f"{file.path} holds {contents}, its manifest tells {file.rows} rows and {file.sums}.")
+    return rows.select([*kind.key, *summed_columns(kind)])
+
+
+def _wrong_rows(kind: TableKind, rows: pa.Table, part: Part) -> Iterator[str]:
+    """Rows that come twice, or whose time is none of the table's or of the manifest's."""
+    try:
+        in_order(kind, rows)
+    except UsageDamaged as error:
+        yield error.message
+    at_ms = rows["window_start"].cast(pa.int64()).to_numpy()
+    window = part.manifest.window
+    outside = int(((at_ms < window.start_ms) | (at_ms >= window.end_ms) | (at_ms % kind.window_ms != 0)).sum())
+    if outside:
+        yield f"{outside} rows have a time outside of {window.name} or between its windows."
+
+
+def _wrong_sums(kind: TableKind, valid: pa.Table, sums: pa.Table, own: Sequence[Manifest]) -> Iterator[tuple[str, str]]:
+    """Windows whose rows add up to something else than their own manifest tells."""
+    counted = pa.table({PUBLISHED: published_starts_ms(kind, valid)}).group_by(PUBLISHED).aggregate([([], "count_all")])
+    rows = dict(zip(counted[PUBLISHED].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+    for manifest in own:
+        mine = sums.filter(pc.equal(sums[PUBLISHED], manifest.window.start_ms))
+        found = Contents(rows.get(manifest.window.start_ms, 0), {name: pc.sum(mine[name]).as_py() or 0 for name in summed_columns(kind)})
+        told = Contents(manifest.contents.rows, {name: manifest.contents.sums.get(name, 0) for name in summed_columns(kind)})
+        if found != told:
+            yield manifest.window.name, f"holds {found}, its manifest tells {told}."
+
+
+def _sums(kind: TableKind, rows: pa.Table) -> pa.Table:
+    names, keys = list(summed_columns(kind)), [PUBLISHED, *kind.key[:-1]]
+    timed = rows.append_column(PUBLISHED, pa.array(published_starts_ms(kind, rows)))
+    return added_up(timed, keys, names).cast(_no_sums(kind).schema)
+
+
+def added_up(rows: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
+    """The columns `names` summed for each value of `keys`, under their own names."""
+    grouped = rows.group_by(list(keys), use_threads=False).aggregate([(name, "sum") for name in names])
+    return grouped.select([*keys, *(f"{name}_sum" for name in names)]).rename_columns([*keys, *names])
+
+
+def _no_sums(kind: TableKind) -> pa.Table:
+    keys = [pa.field(PUBLISHED, pa.int64()), *(kind.schema.field(name).with_nullable(True) for name in kind.key[:-1])]
+    return pa.schema([*keys, *(pa.field(name, pa.int64()) for name in summed_columns(kind))]).empty_table()
+
 
 _CLIENT = ("broker", "user", "client_id", "direction")
 _BROKER = ("broker", "direction")
@@ -110,3 +251,201 @@ def _first(row: Mapping[str, object], keys: Sequence[str], names: Sequence[str])
 
 def _others(count: int) -> str:
     return f", and {count} more" if count else ""
+
+
+# `tidegate rollup verify`: whether a store is whole, from every file anew and not from what
+# manifests say of it.
+#
+# It reads a day at a time and changes nothing. Broken is what cannot be right; a gap is a time
+# that was never published between others that
+# are, and what was made from older rows is outdated: both are mended by the next runs and are no
+# damage.
+
+
+_MOST_SHOWN = 20
+_MOST_GAPS = 10_000  # of windows that are looked for between the first and the last
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was read of one table."""
+
+    windows: int = 0
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+
+    def add(self, inspection: Inspection) -> None:
+        self.windows += len(inspection.windows)
+        self.files += inspection.files
+        self.rows += inspection.rows
+        self.size_bytes += inspection.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was read, and what is wrong with it."""
+
+    tables: Mapping[str, Tally]
+    broken: list[Finding] = field(default_factory=list)
+    gaps: list[Finding] = field(default_factory=list)
+    outdated: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every row that is published can be believed."""
+        return not self.broken
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether, beyond that, no time is missing and nothing waits to be made anew."""
+        return not (self.broken or self.gaps or self.outdated)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.OK if self.is_sound else ExitCode.ERROR
+
+    def document(self) -> Document:
+        return {
+            "sound": self.is_sound,
+            "whole": self.is_whole,
+            "tables": {name: _told(tally) for name, tally in self.tables.items()},
+            **{name: [asdict(one) for one in found] for name, found in self._found().items()},
+        }
+
+    def show(self, page: Page) -> None:
+        """The tables, then everything that is wrong, worst first."""
+        page.sheet(_sheet(self.tables))
+        for name, found in self._found().items():
+            if found:
+                page.heading(f"{name.capitalize()} ({len(found)})")
+            for one in found[:_MOST_SHOWN]:
+                page.say(f"{one.table} {one.window}: {one.message}" if one.window else f"{one.table}: {one.message}")
+            if len(found) > _MOST_SHOWN:
+                page.say(f"... and {len(found) - _MOST_SHOWN} more; --output json has them all.")
+        page.say()
+        page.say(self._conclusion())
+
+    def _found(self) -> Mapping[str, list[Finding]]:
+        return {"broken": self.broken, "gaps": self.gaps, "outdated": self.outdated}
+
+    def _conclusion(self) -> str:
+        if self.is_whole and not any(tally.files for tally in self.tables.values()):
+            return "Nothing is published here. Is the address right?"
+        if self.is_whole:
+            return "The store is whole: every file holds what was published, and all sums agree to the byte."
+        if self.is_sound:
+            return "What is published is sound. Gaps and outdated windows are filled by the next runs, or by `tidegate rollup backfill`."
+        return "The store is damaged. Roll the named windows up again while Prometheus still has their samples; nothing else is affected."
+
+
+def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) -> Verdict:
+    """Read everything. `progress` is told each day before it is read.
+
+    Raises OtherVersion where the tables are of another version, RetryLater where the storage does not answer.
+    """
+    verdict = Verdict({name: Tally() for name in TABLES})
+    manifests = {name: found for name in TABLES if (found := _manifests(store, name, verdict)) is not None}
+    by_day = {name: _by_day(found) for name, found in manifests.items()}
+    for day in sorted({day for days in by_day.values() for day in days}):
+        if progress is not None:
+            progress(day.name)
+        _verify_day(store, verdict, {name: days.get(day, []) for name, days in by_day.items()})
+    for name, found in manifests.items():
+        verdict.gaps.extend(_gaps(TABLES[name], sorted(one.window for one in found if is_current(one))))
+        finer = sorted({rule.finer for rule in RULES if rule.coarser == name} & manifests.keys())
+        verdict.outdated.extend(_outdated(name, found, finer, sources=[one for source in finer for one in manifests[source]]))
+    return verdict
+
+
+def _verify_day(store: UsageStore, verdict: Verdict, manifests: Mapping[str, Sequence[Manifest]]) -> None:
+    inspections = {name: inspect_day(store, TABLES[name], found) for name, found in manifests.items()}
+    for name, inspection in inspections.items():
+        verdict.tables[name].add(inspection)
+        verdict.broken.extend(inspection.findings)
+    verdict.broken.extend(disagreements(inspections))
+
+
+def _manifests(store: UsageStore, table: str, verdict: Verdict) -> list[Manifest] | None:
+    """None, and a finding, where a manifest of the table cannot be read."""
+    try:
+        return store.manifests(table)
+    except UsageDamaged as error:
+        verdict.broken.append(Finding(table, "", error.message))
+        return None
+
+
+def _by_day(manifests: Iterable[Manifest]) -> dict[Window, list[Manifest]]:
+    days: dict[Window, list[Manifest]] = {}
+    for one in manifests:
+        days.setdefault(one.window.day, []).append(one)
+    return days
+
+
+def _gaps(kind: TableKind, found: Sequence[Window]) -> list[Finding]:
+    """Windows that nobody published between the first and the last that somebody did."""
+    if not found:
+        return []
+    between = list(windows_between(kind, found[0].start_ms, found[-1].end_ms))[-_MOST_GAPS:]
+    return [Finding(kind.name, window.name, "was never published.") for window in sorted(set(between) - set(found))]
+
+
+def _outdated(table: str, targets: Sequence[Manifest], finer: Sequence[str], *, sources: Sequence[Manifest]) -> list[Finding]:
+    """What was made from rows that were published anew since."""
+    message = f"was made before {' or '.join(finer)} was published as it is now."
+    return [Finding(table, window.name, message) for window in outdated_among(targets, sources)]
+
+
+def _told(tally: Tally) -> Document:
+    return {"windows": tally.windows, "files": tally.files, "rows": tally.rows, "sizeBytes": tally.size_bytes}
+
+
+def _sheet(tables: Mapping[str, Tally]) -> Sheet:
+    columns = (Column("Table"), *(Column(title, right=True) for title in ("Windows", "Files", "Rows", "Size")))
+    rows = [
+        (name, str(tally.windows), str(tally.files), f"{tally.rows:,}", f"{tally.size_bytes / 1e6:.1f} MB")
+        for name, tally in tables.items()
+    ]
+    return Sheet(columns, rows)
+
+
+# Which hours a store lacks: not published, published before they were over, or published without
+# the tables that are made of them.
+#
+# A window that went out of retention is not missing. Nothing is read but manifests.
+
+
+_BY_HOUR = tuple(kind.name for kind in TABLES.values() if kind.published_ms == HOUR_MS)
+_BY_DAY = tuple(kind.name for kind in TABLES.values() if kind.published_ms == DAY_MS)
+
+
+def missing_hours(store: UsageStore, start_ms: int, end_ms: int) -> list[int]:
+    """Starts of whole hours in [start_ms, end_ms) that a run should compute, oldest first.
+
+    For a day whose hours are all there but whose own tables are not, that is its last hour. Raises what reading manifests raises.
+    """
+    hours = range(start_ms - start_ms % HOUR_MS, end_ms - end_ms % HOUR_MS, HOUR_MS)
+    missing = {hour for table in _BY_HOUR for hour in _lacking(store, table, hours)}
+    whole_days = range(hours.start - hours.start % DAY_MS, hours.stop - hours.stop % DAY_MS, DAY_MS)
+    days = {day for table in _BY_DAY for day in _lacking(store, table, whole_days)}
+    last_hours = {day + DAY_MS - HOUR_MS for day in days} & set(hours)
+    return sorted(missing | last_hours)
+
+
+def in_runs(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The hours as spans of neighbours, none of which goes beyond its day: a run that is killed loses a day's work at most."""
+    begin = None
+    for hour in hours:
+        begin = hour if begin is None else begin
+        end = hour + HOUR_MS
+        if end not in hours or end % DAY_MS == 0:
+            yield begin, end
+            begin = None
+
+
+def _lacking(store: UsageStore, table: str, starts: range) -> set[int]:
+    manifests = [one for one in store.manifests(table, starts.start, starts.stop) if not one.combines]
+    whole = {one.window.start_ms for one in manifests if one.retired or one.published_at_ms >= one.window.end_ms}
+    finer = sorted({rule.finer for rule in RULES if rule.coarser == table})
+    whole -= {window.start_ms for window in outdated(store, table, finer, starts.start, starts.stop)}
+    return {start_ms for start_ms in starts if start_ms not in whole}

@@ -3,23 +3,268 @@
 What is asked and what an answer means is the business of each way of reading; here is known only which failures are worth another attempt.
 """
 
+import fcntl
+import hashlib
+import os
 import random
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
 import requests
-from urllib3.exceptions import HTTPError
+from requests import exceptions
+from requests.auth import AuthBase
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from tidegate.errors import TidegateError, Unreachable
-from tidegate.prometheus.client import shown_address
-from tidegate.rollup.transport import failures
-from tidegate.rollup.transport.history_session import HistorySession
-from tidegate.rollup.transport.request_slots import NoSlot, RequestSlots
-from tidegate.rollup.transport.settings import HistorySettings
+from controller_logic.reasons import Reason
+from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.prometheus.client import SHOWN_CHARACTERS, Session, said_in, shortly, shown_address
+from tidegate.prometheus.settings import PrometheusServer
 
-_WORTH_REPEATING = (Unreachable, failures.Damaged)
+# How many requests to one server are under way at once, over all processes of this machine:
+# Spark's workers know nothing of each other.
+#
+# A slot is a file that is locked while a request runs; the kernel unlocks it when a worker dies.
+# Executors on other machines have slots of
+# their own, so what a server takes is to be divided among them.
+
+
+_LONGEST_SLOT_PAUSE_SECONDS = 0.05
+
+
+class NoSlot(Exception):
+    """All slots stayed taken until the deadline."""
+
+
+class RequestSlots:
+    """`count` slots for the server with this address. Any thread or process may take one."""
+
+    def __init__(self, address: str, count: int, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        name = hashlib.sha256(address.encode()).hexdigest()[:16]
+        self._paths = [_directory() / f"{name}-{index}" for index in range(count)]
+        self._monotonic = monotonic
+
+    @contextmanager
+    def taken(self, *, until_monotonic_seconds: float) -> Iterator[None]:
+        """Hold one slot; raises NoSlot when none gets free in time, OSError when the folder for temporary files cannot be used."""
+        slot = self._take(until_monotonic_seconds)
+        try:
+            yield
+        finally:
+            os.close(slot)
+
+    def _take(self, until: float) -> int:
+        while True:
+            for path in random.sample(self._paths, len(self._paths)):
+                if (slot := _lock(path)) is not None:
+                    return slot
+            if self._monotonic() >= until:
+                raise NoSlot
+            time.sleep(random.uniform(0.2, 1.0) * _LONGEST_SLOT_PAUSE_SECONDS)  # noqa: S311 - so that those who wait do not wake in step
+
+
+def _lock(path: Path) -> int | None:
+    """The file, opened and locked; None when somebody else has it locked."""
+    slot = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(slot)
+        return None
+    return slot
+
+
+def _directory() -> Path:
+    """A folder of this user's own, so that nobody else can lock or redirect our slots."""
+    path = Path(tempfile.gettempdir()) / f"tidegate-requests-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_symlink() or path.stat().st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to somebody else")
+    return path
+
+
+# What goes wrong between us and a server's history, as tidegate.errors with a sentence that a
+# person can act on.
+#
+# The operator's readings have sentences of their own (`tidegate.prometheus.client`): there it is
+# about what is throttled meanwhile.
+
+
+MEANWHILE = "No usage is written for what was asked; a later run reads it again."
+_BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
+_TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
+
+
+class Damaged(Incomplete):
+    """An answer that broke off or arrived with errors in it; another attempt may bring it whole."""
+
+
+def broken(error: Exception, address: str) -> TidegateError:
+    """No answer, or only the beginning of one, because of this error of the HTTP library or of the operating system."""
+    match error:
+        case exceptions.InvalidHeader():
+            return Unauthorized("A header for Prometheus holds a line break or another sign that no request can carry. Correct the login.")
+        case _ if isinstance(error, _BAD_ADDRESS):
+            return InvalidResource(f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port.")
+        case exceptions.SSLError():
+            return unreachable(address, f"the encrypted connection failed: {shortly(error)}", "Check the authorities and the certificate.")
+        case _ if isinstance(error, _TOO_SLOW):
+            return too_slow(address)
+        case exceptions.RequestException() | HTTPError():
+            return unreachable(address, shortly(error), "Check the address and the network policy.")
+    hint = "Check the paths of token, authorities and certificate, and that there is a folder for temporary files."
+    return unreachable(address, f"a file for the connection cannot be used: {error}", hint)
+
+
+def unreachable(address: str, why: str, hint: str) -> TidegateError:
+    """It did not answer."""
+    return Unreachable(Reason.PROMETHEUS_UNREACHABLE, f"Prometheus at {address} did not give its history: {why}. {MEANWHILE} {hint}")
+
+
+def too_slow(address: str) -> TidegateError:
+    """It was given all the time there is."""
+    return unreachable(address, "it took too long", "Look at its load, or ask for shorter pieces of time.")
+
+
+def no_slot(address: str, parallel_requests: int) -> TidegateError:
+    """Other requests of ours kept all the places for parallel ones."""
+    why = f"{parallel_requests} other requests of this machine were under way all the time"
+    return unreachable(address, why, "Give more time, or allow more requests at once.")
+
+
+def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
+    """An answer with another status than 200, of whose body the beginning was read."""
+    status, said = answer.status_code, said_in(beginning)
+    if answer.headers.get("Location") and 300 <= status < 400:
+        why = f"Prometheus at {address} sent us elsewhere, where a login may be wanted; we do not follow. {MEANWHILE}"
+        return Unauthorized(f"{why} Give the address of the API itself, or a login.")
+    if status in (401, 403):
+        return Unauthorized(f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE} Check the login.")
+    if status in (404, 405):
+        why = f"There is no such API at {address} ({status}): {said}. {MEANWHILE}"
+        return NotFound(Reason.PROMETHEUS_UNREACHABLE, f"{why} Check the path in the address; it ends before /api/v1.")
+    if status in (400, 413, 415, 422, 501):
+        why = f"Prometheus at {address} cannot give this history ({status}): {said}. {MEANWHILE}"
+        return InvalidResource(f"{why} Ask for a shorter piece of time or for fewer series.", Reason.METRICS_QUERY_REFUSED)
+    return unreachable(address, f"it is busy or at fault itself ({status}): {said}", "Look at its log.")
+
+
+def too_large(limit_bytes: int, address: str) -> TidegateError:
+    """The answer was longer than anybody wants to read."""
+    why = f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and was not read to its end. {MEANWHILE}"
+    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Ask for a shorter piece of time or for fewer series.")
+
+
+def other_content(kind: str, beginning: bytes, *, wanted: str, address: str) -> TidegateError:
+    """A whole answer of another kind, as of a gateway that knows no such API, or of a login page."""
+    why = f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: {said_in(beginning)}. {MEANWHILE}"
+    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Check the address; a login page answers like this, too.")
+
+
+def damaged(why: object, address: str) -> TidegateError:
+    """The right kind of answer, but not whole."""
+    return Damaged(Reason.METRICS_INCOMPLETE, f"The answer of Prometheus at {address} cannot be read: {why}. {MEANWHILE} Look at its log.")
+
+
+def no_floats(why: object, address: str) -> TidegateError:
+    """Samples that are no numbers."""
+    told = f"The answer of Prometheus at {address} has chunks {why}, where counters or gauges were wanted. {MEANWHILE}"
+    return InvalidResource(f"{told} Narrow the selection to metrics that are plain numbers.", Reason.METRICS_UNREADABLE)
+
+
+def partial(warnings: str, address: str) -> TidegateError:
+    """Prometheus itself says that something may be missing."""
+    why = f"Prometheus at {address} warns that its answer may lack something: {warnings[:SHOWN_CHARACTERS]}. {MEANWHILE}"
+    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
+
+
+# How to reach a server's history and how hard to press it; plain values. The server itself is told
+# as the operator's readings tell it.
+#
+# Its `reading_timeout_seconds` is for the control loop and not used here: history takes minutes
+# where a reading may take seconds.
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """Files in PEM with which we show who we are."""
+
+    certificate_file: str
+    key_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """What every way of reading shares.
+
+    `token_file` goes before a token in `server.login` and is read again when it changes. `headers` go with every request, such as Mimir's
+    X-Scope-OrgID. `parallel_requests` bounds those of all processes on this machine to this server together; Prometheus' own default for
+    remote read is 10. `request_timeout_seconds` bounds one attempt, `deadline_seconds` one `read` with all attempts and waits.
+    """
+
+    server: PrometheusServer
+    token_file: str | None = None
+    client_certificate: ClientCertificate | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    replica_labels: tuple[str, ...] = ()
+    external_labels: tuple[str, ...] = ()
+    scrape_interval_ms: int = 15_000
+    parallel_requests: int = 4
+    attempts: int = 5
+    read_timeout_seconds: float = 60.0
+    request_timeout_seconds: float = 120.0
+    deadline_seconds: float = 600.0
+    answer_limit_bytes: int = 512 * 1024 * 1024
+
+
+# The operator's session with what only history needs: answers handed out unread, a token from a
+# file, a certificate of our own.
+
+
+class HistorySession(Session):
+    """A session for one server. Nothing comes from the environment, nothing is compressed, no redirect is followed."""
+
+    def __init__(self, settings: HistorySettings) -> None:
+        super().__init__(settings.server)
+        self.headers.update(settings.headers)
+        if settings.token_file is not None:
+            self.auth = _TokenFile(Path(settings.token_file))
+        if settings.client_certificate is not None:
+            self.cert = settings.client_certificate.certificate_file, settings.client_certificate.key_file
+
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        """The answer itself, its body unread; the operator's session wraps it for a library that is not used here."""
+        return requests.Session.send(self, request, **{**kwargs, "stream": True})
+
+
+class _TokenFile(AuthBase):
+    """Kubernetes replaces such a file before its token expires, so it is read again whenever it is another file or a newer one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._token = ""
+
+    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
+        r.headers["Authorization"] = f"Bearer {self._current()}"
+        return r
+
+    def _current(self) -> str:
+        found = os.stat(self._path)
+        seen = found.st_ino, found.st_mtime_ns
+        if seen != self._seen:
+            token = self._path.read_text(encoding="utf-8").strip()
+            if not (token and token.isascii() and token.isprintable()):
+                raise requests.exceptions.InvalidHeader("the token has signs that no header can carry")
+            self._token, self._seen = token, seen
+        return self._token
+
+
+_WORTH_REPEATING = (Unreachable, Damaged)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 10.0
 _PIECE_BYTES = 256 * 1024
 _SHOWN_BYTES = 4096
@@ -59,9 +304,9 @@ class Answer:
         while piece := self._response.raw.read1(_PIECE_BYTES, decode_content=self.packed in ("gzip", "deflate")):
             received += len(piece)
             if received > self.limit_bytes:
-                raise failures.too_large(self.limit_bytes, self.address)
+                raise too_large(self.limit_bytes, self.address)
             if self._monotonic() > self._until:
-                raise failures.too_slow(self.address)
+                raise too_slow(self.address)
             yield piece
 
     def whole(self) -> bytes:
@@ -70,7 +315,7 @@ class Answer:
 
     def other_content(self, wanted: str) -> TidegateError:
         """The error for an answer of another kind than wanted."""
-        return failures.other_content(self.kind, next(self.pieces(), b"")[:_SHOWN_BYTES], wanted=wanted, address=self.address)
+        return other_content(self.kind, next(self.pieces(), b"")[:_SHOWN_BYTES], wanted=wanted, address=self.address)
 
 
 class Exchange:
@@ -119,14 +364,14 @@ class Exchange:
                 with self._posted(question, until) as response:
                     return read(self._answer(response, until))
         except NoSlot:
-            raise failures.no_slot(self.address, self._settings.parallel_requests) from None
+            raise no_slot(self.address, self._settings.parallel_requests) from None
         except (OSError, HTTPError) as error:  # the errors of requests are OSErrors
-            raise failures.broken(error, self.address) from error
+            raise broken(error, self.address) from error
 
     def _posted(self, question: Question, until: float) -> requests.Response:
         left_seconds = until - self._monotonic()
         if left_seconds <= 0:
-            raise failures.too_slow(self.address)
+            raise too_slow(self.address)
         timeouts = (
             min(self._settings.server.connect_timeout_seconds, left_seconds),
             min(self._settings.read_timeout_seconds, left_seconds),
@@ -138,7 +383,7 @@ class Exchange:
 
     def _answer(self, response: requests.Response, until: float) -> Answer:
         if response.status_code != 200:
-            raise failures.refusal(response, response.raw.read1(_SHOWN_BYTES, decode_content=True), self.address)
+            raise refusal(response, response.raw.read1(_SHOWN_BYTES, decode_content=True), self.address)
         limit_bytes = self._settings.answer_limit_bytes
         return Answer(response, limit_bytes=limit_bytes, until=until, monotonic=self._monotonic, address=self.address)
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 
 from tidegate.errors import RetryLater, TidegateError, Unreachable
 from tidegate.rollup.samples import Selection, Transport
-from tidegate.rollup.transport.query_range import QueryRange
-from tidegate.rollup.transport.range_selector import RangeSelector
+from tidegate.rollup.transport.exchange import HistorySettings
+from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
-from tidegate.rollup.transport.rung import Rung
-from tidegate.rollup.transport.settings import HistorySettings
+from tidegate.rollup.transport.series import Rung
 
 RUNGS: tuple[type[Rung], ...] = (RemoteReadChunks, RemoteReadSamples, RangeSelector, QueryRange)
 _PROBE_SECONDS = 30.0

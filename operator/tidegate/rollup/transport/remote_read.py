@@ -3,20 +3,362 @@
 What answers is judged by its kind and its content: some front ends answer any path with a page and status 200.
 """
 
+import struct
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import accumulate
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tidegate.rollup.samples import Asked, Selection
-from tidegate.rollup.transport import failures
-from tidegate.rollup.transport.chunk_frames import StoredChunks, UnknownEncoding, decoded, read_frames
+from tidegate.rollup.transport import exchange
 from tidegate.rollup.transport.exchange import Answer, Question
-from tidegate.rollup.transport.remote_read_request import AnswerKind, read_request
-from tidegate.rollup.transport.rung import Rung
-from tidegate.rollup.transport.sample_messages import Histograms, read_samples
-from tidegate.rollup.transport.series import StoredSeries
-from tidegate.rollup.transport.snappy_block import unpacked, unpacked_bytes
-from tidegate.rollup.transport.wire import Malformed
+from tidegate.rollup.transport.series import Rung, StoredSeries
+from tidegate.rollup.transport.wire import (
+    BYTES,
+    FIXED64,
+    Field,
+    Malformed,
+    bytes_field,
+    checksums,
+    fields,
+    packed,
+    read_labels,
+    read_varint,
+    signed,
+    unpacked,
+    unpacked_bytes,
+    varint_field,
+)
+from tidegate.rollup.transport.xor_chunks import ChunkPlaces, DecodedChunks, decode_xor_chunks
+
+# The question of remote read (prometheus/prompb/remote.proto): one query of label matchers over a
+# closed range of time.
+
+
+_EQUAL, _MATCHING, _EXCLUDING = 0, 2, 3
+
+
+class AnswerKind(IntEnum):
+    """What may come back."""
+
+    SAMPLES = 0
+    STREAMED_XOR_CHUNKS = 1
+
+
+def read_request(selection: Selection, start_ms: int, end_ms: int, *, kind: AnswerKind) -> bytes:
+    """The message ReadRequest in snappy's block format. Remote read's ranges hold both ends, ours not the last millisecond."""
+    matchers = b"".join(bytes_field(3, matcher) for matcher in _matchers(selection))
+    query = varint_field(1, start_ms) + varint_field(2, end_ms - 1) + matchers
+    return packed(bytes_field(1, query) + varint_field(2, kind))
+
+
+def _matchers(selection: Selection) -> Iterator[bytes]:
+    if selection.metric:
+        yield _matcher(_EQUAL, "__name__", selection.metric)
+    for kind, wanted in ((_EQUAL, selection.equal), (_MATCHING, selection.matching), (_EXCLUDING, selection.excluding)):
+        for label, value in wanted.items():
+            yield _matcher(kind, label, value)
+
+
+def _matcher(kind: int, label: str, value: str) -> bytes:
+    return varint_field(1, kind) + bytes_field(2, label.encode()) + bytes_field(3, value.encode())
+
+
+# The streamed answer of remote read: frames with a length and a checksum, each a message of series
+# with chunks.
+#
+#     frame = length (varint) | CRC-32C of the message (4 bytes, big-endian) | ChunkedReadResponse
+#     ChunkedReadResponse { repeated ChunkedSeries series = 1 }    ChunkedSeries { repeated Label
+# labels = 1; repeated Chunk chunks = 2 }
+#     Chunk { int64 min_time_ms = 1; int64 max_time_ms = 2; Encoding type = 3; bytes data = 4 }
+#
+# A series may go on in the next frame. A server at fault writes its error as text behind the
+# frames: the checksum tells it from one.
+
+
+_CHECKSUM_BYTES = 4
+_XOR = 1
+_ENCODINGS = {0: "of no stated kind", 2: "of native histograms", 3: "of native float histograms"}
+
+
+class UnknownEncoding(ValueError):
+    """Chunks that hold something else than floats; the message completes "The answer has chunks ..."."""
+
+
+@dataclass(slots=True)
+class StoredChunks:
+    """Series with chunks that lie in `answer`, still packed. Labels may come twice: a series may be told in pieces."""
+
+    answer: bytes
+    labels: list[Mapping[str, str]] = field(default_factory=list)
+    chunks: list[int] = field(default_factory=list)  # of each series
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+
+def read_frames(answer: bytes) -> StoredChunks:
+    """All series of a whole answer.
+
+    Raises Malformed when it is damaged or ends early, UnknownEncoding for chunks of anything but floats. Whether the chunks themselves are
+    sound is found out by `decoded`.
+    """
+    found = StoredChunks(answer)
+    for start, end in _messages(answer):
+        for series in fields(answer, start, end):
+            if series.number == 1 and series.wire_type == BYTES:
+                _read_series(found, series.start, series.end)
+    return found
+
+
+def decoded(answers: Sequence[StoredChunks]) -> list[StoredSeries]:
+    """The samples of each answer; raises Malformed when a chunk of any of them is damaged.
+
+    Decoding takes a step for each sample of the longest chunk, whether there are three chunks or a thousand. So answers of few series
+    are better decoded together with those of many.
+    """
+    begins = accumulate((len(one.answer) for one in answers), initial=0)
+    shifted = list(zip(begins, answers, strict=False))
+    starts = np.array([begin + start for begin, one in shifted for start in one.starts], np.int64)
+    ends = np.array([begin + end for begin, one in shifted for end in one.ends], np.int64)
+    samples = decode_xor_chunks(b"".join(one.answer for one in answers), ChunkPlaces(starts, ends))
+    return list(_shares(answers, samples))
+
+
+def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator[StoredSeries]:
+    """What belongs to each answer."""
+    chunk = sample = 0
+    for one in answers:
+        of_chunks = samples.counts[chunk : chunk + len(one.starts)]
+        of_series = np.repeat(np.arange(len(one.labels)), one.chunks)
+        counts = np.bincount(of_series, weights=of_chunks, minlength=len(one.labels)).astype(np.int64)
+        own = slice(sample, sample + int(of_chunks.sum()))
+        yield StoredSeries(one.labels, counts, samples.times_ms[own], samples.values[own])
+        chunk, sample = chunk + len(of_chunks), own.stop
+
+
+def _messages(answer: bytes) -> Iterator[tuple[int, int]]:
+    """Where each message lies, once all checksums are found right: in one go, for most frames are short."""
+    begins, starts, ends, cut = _frames(answer)
+    told = np.array([int.from_bytes(answer[start - _CHECKSUM_BYTES : start], "big") for start in starts], np.uint32)
+    wrong = np.flatnonzero(checksums(answer, starts, ends) != told)
+    if len(wrong):
+        raise Malformed(f"the checksum of a frame is wrong{_text(answer[begins[wrong[0]] :])}")
+    if cut is not None:
+        raise Malformed(f"its last frame is not whole{_text(answer[cut:])}")
+    return zip(starts, ends, strict=True)
+
+
+def _frames(answer: bytes) -> tuple[list[int], list[int], list[int], int | None]:
+    """Where frames begin, where their messages lie, and where one begins that is not whole."""
+    begins: list[int] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    at = 0
+    while at < len(answer):
+        length, begin = read_varint(answer, at, len(answer))
+        start = begin + _CHECKSUM_BYTES
+        if start + length > len(answer):
+            return begins, starts, ends, at
+        begins.append(at)
+        starts.append(start)
+        ends.append(start + length)
+        at = start + length
+    return begins, starts, ends, None
+
+
+def _text(rest: bytes) -> str:
+    """What stands in place of a frame, if it is text."""
+    said = rest[:200].decode("ascii", "replace").strip()
+    return f'; it reads "{said}"' if said.isprintable() and "\ufffd" not in said else ""
+
+
+def _read_series(found: StoredChunks, start: int, end: int) -> None:
+    answer = found.answer
+    labels: list[tuple[int, int]] = []
+    chunks = 0
+    for part in fields(answer, start, end):
+        if part.number == 1 and part.wire_type == BYTES:
+            labels.append((part.start, part.end))
+        elif part.number == 2 and part.wire_type == BYTES:
+            begin, stop = _usual_data(answer, part.start, part.end) or _data(answer, part.start, part.end)
+            found.starts.append(begin)
+            found.ends.append(stop)
+            chunks += 1
+    found.labels.append(read_labels(answer, labels))
+    found.chunks.append(chunks)
+
+
+def _usual_data(answer: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """Where the data of a chunk lies whose two times have six bytes each, as from 1971 to 2109: most of the work of reading an answer."""
+    # 08 <time> 10 <time> 18 01 22 <length, up to two bytes>
+    if end - start < 19 or answer[start] != 0x08 or answer[start + 7] != 0x10 or answer[start + 14 : start + 17] != b"\x18\x01\x22":
+        return None
+    begin, length = start + 18, answer[start + 17]
+    if length >= 0x80:
+        begin, length = begin + 1, length & 0x7F | answer[start + 18] << 7
+    # were it another layout that only looks like this one, its length would not fit
+    return (begin, end) if begin + length == end else None
+
+
+def _data(answer: bytes, start: int, end: int) -> tuple[int, int]:
+    encoding, place = 0, (end, end)
+    for part in fields(answer, start, end):
+        if part.number == 3:
+            encoding = part.value
+        elif part.number == 4 and part.wire_type == BYTES:
+            place = part.start, part.end
+    if encoding != _XOR:
+        raise UnknownEncoding(_ENCODINGS.get(encoding, f"of the unknown kind {encoding}"))
+    return place
+
+
+# The plain answer of remote read: a message of series with samples, cut out in bulk where samples
+# have their usual length.
+#
+#     ReadResponse { repeated QueryResult results = 1 }    QueryResult { repeated TimeSeries
+# timeseries = 1 }
+#     TimeSeries { repeated Label labels = 1; repeated Sample samples = 2; repeated Histogram
+# histograms = 4 }
+#     Sample { double value = 1; int64 timestamp = 2 }
+#
+# A sample is 18 bytes, `12 10 09 <value> 10 <time>`, as long as its time has six bytes (1971 to
+# 2109). A value of zero is left out, which
+# makes it `12 07 10 <time>`: clients at rest are full of them. Series with other samples are
+# walked through field by field.
+
+
+_USUAL_BYTES, _USUAL_LENGTH, _ZERO_LENGTH = 18, 16, 7
+_LABELS, _SAMPLES, _HISTOGRAMS = 1, 2, 4
+_SAMPLE_KEY = 0x12
+_double = struct.Struct("<d").unpack_from
+
+Times = NDArray[np.int64]
+Values = NDArray[np.float64]
+
+
+class Histograms(ValueError):
+    """A series of native histograms, which have no single value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """`samples` is the part of its message that holds nothing but samples."""
+
+    labels: Mapping[str, str]
+    samples: tuple[int, int]
+
+
+def read_samples(answer: bytes) -> StoredSeries:
+    """All series of an unpacked answer; raises Malformed when it is no such message, Histograms when it has native ones."""
+    series = list(_series(answer))
+    parts = [_samples(answer, *one.samples) for one in series]
+    counts = np.array([len(times) for times, _ in parts], np.int64)
+    times_ms = np.concatenate([np.zeros(0, np.int64), *(times for times, _ in parts)])
+    return StoredSeries([one.labels for one in series], counts, times_ms, np.concatenate([np.zeros(0), *(values for _, values in parts)]))
+
+
+def _series(answer: bytes) -> Iterator[_Series]:
+    for result in fields(answer, 0, len(answer)):
+        if result.number != 1 or result.wire_type != BYTES:
+            continue
+        for series in fields(answer, result.start, result.end):
+            if series.number == 1 and series.wire_type == BYTES:
+                yield _one_series(answer, series.start, series.end)
+
+
+def _one_series(answer: bytes, start: int, end: int) -> _Series:
+    labels: list[tuple[int, int]] = []
+    at = start
+    for part in fields(answer, start, end):
+        if part.number == _LABELS and part.wire_type == BYTES:
+            labels.append((part.start, part.end))
+        elif part.number == _SAMPLES:
+            break  # nothing but samples from here on, as servers write it; `_walked` makes sure
+        elif part.number == _HISTOGRAMS:
+            raise Histograms("native histograms")
+        at = part.end
+    return _Series(read_labels(answer, labels), (at, end))
+
+
+def _samples(answer: bytes, start: int, end: int) -> tuple[Times, Values]:
+    usual = _sliced(answer, start, end) if (end - start) % _USUAL_BYTES == 0 else None
+    return usual or _stepped(answer, start, end) or _walked(answer, start, end)
+
+
+def _sliced(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
+    """The samples when all of them have the usual length; None when one has not."""
+    rows = np.frombuffer(answer, np.uint8, end - start, start).reshape(-1, _USUAL_BYTES)
+    time_bytes = rows[:, 12:]
+    if not ((rows[:, :3] == (_SAMPLE_KEY, _USUAL_LENGTH, 9)).all() and (rows[:, 11] == 0x10).all() and _six_bytes(time_bytes)):
+        return None
+    return _times_ms(time_bytes), _doubles(rows[:, 3:11])
+
+
+def _stepped(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
+    """The samples when each has the usual length or lacks its value only; None when one is different."""
+    places, at = [], start
+    while at + 1 < end:
+        places.append(at)
+        at += 2 + answer[at + 1]
+    if at != end:
+        return None
+    data, begin = np.frombuffer(answer, np.uint8), np.array(places, np.int64)
+    zero = data[begin + 1] == _ZERO_LENGTH
+    time_at = begin + np.where(zero, 3, 12)
+    if time_at.max(initial=0) + 6 > end or not ((data[begin] == _SAMPLE_KEY).all() and (data[time_at - 1] == 0x10).all()):
+        return None
+    full, time_bytes = begin[~zero], data[time_at[:, None] + np.arange(6)]
+    if not ((data[full + 1] == _USUAL_LENGTH).all() and (data[full + 2] == 9).all() and _six_bytes(time_bytes)):
+        return None
+    values = np.zeros(len(begin))
+    values[~zero] = _doubles(data[full[:, None] + np.arange(3, 11)])
+    return _times_ms(time_bytes), values
+
+
+def _six_bytes(time_bytes: NDArray[np.uint8]) -> bool:
+    return bool((time_bytes[:, :5] >= 0x80).all() and (time_bytes[:, 5] < 0x80).all())
+
+
+def _times_ms(time_bytes: NDArray[np.uint8]) -> Times:
+    times_ms = np.zeros(len(time_bytes), np.int64)
+    for place in range(6):
+        times_ms |= (time_bytes[:, place].astype(np.int64) & 0x7F) << (7 * place)
+    return times_ms
+
+
+def _doubles(value_bytes: NDArray[np.uint8]) -> Values:
+    return np.ascontiguousarray(value_bytes).view("<f8").reshape(-1).astype(np.float64)
+
+
+def _walked(answer: bytes, start: int, end: int) -> tuple[Times, Values]:
+    times_ms: list[int] = []
+    values: list[float] = []
+    for part in fields(answer, start, end):
+        if part.number == _HISTOGRAMS:
+            raise Histograms("native histograms")
+        if part.number == _SAMPLES and part.wire_type == BYTES:
+            time_ms, value = _sample(answer, part)
+            times_ms.append(time_ms)
+            values.append(value)
+        elif part.number == _LABELS:
+            raise Malformed("a series in it has labels behind its samples")
+    return np.array(times_ms, np.int64), np.array(values, np.float64)
+
+
+def _sample(answer: bytes, sample: Field) -> tuple[int, float]:
+    time_ms, value = 0, 0.0
+    for part in fields(answer, sample.start, sample.end):
+        if part.number == 1 and part.wire_type == FIXED64:
+            (value,) = _double(answer, part.start)
+        elif part.number == 2:
+            time_ms = signed(part.value)
+    return time_ms, value
+
 
 _PATH = "/api/v1/read"
 _TOGETHER_BYTES = 32 * 1024 * 1024  # of answers; from then on decoding them together gains nothing and only keeps memory
@@ -46,9 +388,9 @@ class _RemoteRead(Rung):
         try:
             return read(answer)
         except Malformed as error:
-            raise failures.damaged(error, answer.address) from error
+            raise exchange.damaged(error, answer.address) from error
         except (UnknownEncoding, Histograms) as error:
-            raise failures.no_floats(error, answer.address) from error
+            raise exchange.no_floats(error, answer.address) from error
 
     @abstractmethod
     def _read(self, answer: Answer) -> StoredSeries: ...
@@ -95,5 +437,5 @@ class RemoteReadSamples(_RemoteRead):
     def _read(self, answer: Answer) -> StoredSeries:
         block = answer.whole()
         if unpacked_bytes(block) > answer.limit_bytes:
-            raise failures.too_large(answer.limit_bytes, answer.address)
+            raise exchange.too_large(answer.limit_bytes, answer.address)
         return read_samples(unpacked(block))

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.rollup.fold.estate import Estate, windows
-from tidegate.rollup.fold.broker import DirectionSamples, fold_broker
-from tidegate.rollup.fold.columns import broker_table, usage_table
+from tidegate.rollup.fold.broker import DirectionSamples, broker_table, fold_broker, usage_table
 from tidegate.rollup.schemas import BROKER, USAGE_5M
 
 SEARCH = settings(deadline=None, max_examples=10)

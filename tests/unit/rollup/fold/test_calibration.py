@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.rollup.fold.calibration import Calibrated, apportioned, calibrated
-from tidegate.rollup.fold.tellers import Counted
+from tidegate.rollup.fold.broker import Calibrated, apportioned, calibrated
+from tidegate.rollup.fold.counters import Counted
 from tidegate.rollup.fold.windows import WINDOW_MS
 
 weights = st.lists(st.integers(0, 10**15), min_size=1, max_size=30)

@@ -6,7 +6,7 @@ import pytest
 from controller_logic.model import QuotaWindow
 from tests.unit.rollup.fold.estate import COUNTER, START_MS, counter, every, series, windows
 from tidegate.rollup.fold.broker import DirectionFold, DirectionSamples, DirectionTerms, Episode, fold_direction
-from tidegate.rollup.fold.course import Course
+from tidegate.rollup.fold.windows import Course
 from tidegate.rollup.samples import SeriesSamples
 
 APP = ("app", "")

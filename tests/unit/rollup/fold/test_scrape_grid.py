@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.rollup.fold.estate import START_MS, windows
-from tidegate.rollup.fold.scrape_grid import ScrapeGrid, scrape_grid, scrape_times
+from tidegate.rollup.fold.windows import ScrapeGrid, scrape_grid, scrape_times
 
 
 def grid(*seconds: float, number: int = 2) -> ScrapeGrid:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.rollup.fold.estate import every, series
-from tidegate.rollup.fold.scrape_interval import estimated_interval_ms
+from tidegate.rollup.fold.windows import estimated_interval_ms
 
 
 @pytest.mark.parametrize("seconds", [1, 5, 15, 30, 60])

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.rollup.fold.estate import START_MS, counter, every, series, windows
-from tidegate.rollup.fold.course import Course, Rate
-from tidegate.rollup.fold.tellers import Counted, counted
+from tidegate.rollup.fold.counters import Counted, counted
+from tidegate.rollup.fold.windows import Course, Rate
 from tidegate.rollup.samples import SeriesSamples
 
 

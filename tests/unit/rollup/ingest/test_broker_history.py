@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries
 from tidegate.rollup.fold.windows import Reading
-from tidegate.rollup.ingest.broker_history import read_broker
+from tidegate.rollup.ingest import read_broker
 from tidegate.rollup.samples import Asked, Selection, SeriesSamples
 
 READING = Reading(counters=(0, 100_000), gauges=(20_000, 80_000))

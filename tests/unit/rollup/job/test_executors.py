@@ -11,8 +11,7 @@ import pytest
 from tests.contract.kubernetes_contract import rollup_job
 from tidegate.errors import InvalidResource
 from tidegate.kube.rollup_jobs import labels
-from tidegate.rollup.job.executors import Executors, Mount, master, pod_template, spark_settings
-from tidegate.rollup.job.pod import Pod, heap_mib, pod_of
+from tidegate.rollup.job import Executors, Mount, Pod, heap_mib, master, pod_of, pod_template, spark_settings
 
 ENVIRONMENT = {"POD_NAME": "orders-rollup-1", "POD_NAMESPACE": "streaming", "POD_IP": "10.0.0.7", "MEMORY_LIMIT_MIB": "3072"}
 MOUNTS = (Mount("/var/lib/usage", claim="usage"), Mount("/tmp/x", secret="ca", key="ca.crt", file="prometheus-ca.crt"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.errors import InvalidResource
-from tidegate.rollup.job.hours import SETTLE_MS, run_span
+from tidegate.rollup.job import SETTLE_MS, run_span
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 
 NOON = 1_795_219_200_000 + 12 * HOUR_MS

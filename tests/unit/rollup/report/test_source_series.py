@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries
 from tidegate.rollup.report.source_series import selector_text, source_series
 from tidegate.rollup.samples import Selection
-from tidegate.rollup.transport.selection_text import selection_of
+from tidegate.rollup.transport.http_query import selection_of
 
 
 def test_every_selector_means_what_is_read() -> None:

@@ -11,8 +11,7 @@ from tidegate.rollup.report.page import page_html
 from tidegate.rollup.report.request import ReportRequest
 from tidegate.rollup.report.stored_tables import stored_provenance, stored_tables
 from tidegate.rollup.schemas import HOUR_MS
-from tidegate.rollup.tables.publication import Publication, publish
-from tidegate.rollup.tables.staging import stage
+from tidegate.rollup.tables.publication import Publication, publish, stage
 from tidegate.rollup.tables.store import UsageStore
 
 FROM_MS, UNTIL_MS = START_MS + 2 * HOUR_MS, START_MS + 5 * HOUR_MS

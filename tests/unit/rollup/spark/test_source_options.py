@@ -7,7 +7,7 @@ import pytest
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import BasicLogin, BearerLogin
 from tidegate.rollup.samples import Selection
-from tidegate.rollup.spark.source_options import labels_of, request_of
+from tidegate.rollup.spark.notebook import labels_of, request_of
 
 BASE = {"url": "http://prometheus:9090", "query": "up", "start": "2026-01-01T00:10:00Z", "end": "2026-01-01T01:20:00Z"}
 TEN_PAST_MS = 1_767_226_200_000

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
 
+from tidegate.rollup.tables.manifest import LADDER, Ladder
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.versions import LADDER, Ladder
 
 Fault = Callable[[], BaseException]
 

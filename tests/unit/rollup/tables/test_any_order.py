@@ -14,11 +14,9 @@ from tests.unit.rollup.tables.bucket import Bucket, Killed, store_in
 from tests.unit.rollup.tables.usage import DAY, as_set, put, usage_5m
 from tidegate.errors import Incomplete
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables.compaction import compact_days
 from tidegate.rollup.tables.format import UsageDamaged
-from tidegate.rollup.tables.retention import Retention
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.upkeep import Upkeep, keep_up
+from tidegate.rollup.tables.upkeep import Retention, Upkeep, compact_days, keep_up
 
 HOURS, SEEDS = range(3), range(3)
 ROWS = {(hour, seed): usage_5m(DAY + hour * HOUR_MS, seed=seed, windows=1, brokers=[1]) for hour in HOURS for seed in SEEDS}

@@ -6,10 +6,8 @@ from tests.unit.rollup.tables.bucket import Bucket, Killed, store_in
 from tests.unit.rollup.tables.usage import DAY, as_set, put, put_hours, staged, usage_5m
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
-from tidegate.rollup.tables.compaction import compact_days
-from tidegate.rollup.tables.retention import Retention, retire
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.upkeep import GRACE_MS, Retention, compact_days, retire, sweep
 
 NOW = DAY + 2 * HOUR_MS
 

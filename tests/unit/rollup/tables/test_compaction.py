@@ -7,12 +7,11 @@ from tests.unit.rollup.tables.bucket import Bucket, Killed, store_in
 from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, usage_5m
 from tidegate.errors import Incomplete
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables import portions
-from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
-from tidegate.rollup.tables.compaction import compact_days
+from tidegate.rollup.tables import publication
 from tidegate.rollup.tables.manifest import Manifest
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.upkeep import GRACE_MS, compact_days, sweep
 
 NOW = DAY + DAY_MS + 3 * HOUR_MS
 HOURS = range(3)
@@ -53,7 +52,7 @@ def test_a_day_that_has_not_ended_stays_in_hours(bucket: Bucket) -> None:
 
 
 def test_a_day_of_many_rows_becomes_files_with_brokers_of_their_own(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portions, "MOST_ROWS", 50)
+    monkeypatch.setattr(publication, "MOST_ROWS", 50)
     store = store_in(bucket)
     (day,) = compact(store)
     assert [file.rows for file in day.files] == [36, 36]

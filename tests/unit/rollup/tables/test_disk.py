@@ -18,12 +18,11 @@ from tests.unit.rollup.tables.bucket import Fault, Killed
 from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, staged, usage_5m
 from tidegate.errors import InvalidResource, Unreachable
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables import durable_file
-from tidegate.rollup.tables.address import open_storage
-from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
-from tidegate.rollup.tables.compaction import compact_days
+from tidegate.rollup.tables import storage
 from tidegate.rollup.tables.publication import Publication, publish
+from tidegate.rollup.tables.storage import open_storage
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.upkeep import GRACE_MS, compact_days, sweep
 
 NOW = DAY + 2 * HOUR_MS
 FUTURE = 4_000_000_000_000
@@ -61,10 +60,10 @@ def test_cut_short_at_any_step_of_a_write_the_window_is_the_old_or_the_new_one(
     for cut in itertools.count():
         publish(store, old, now_ms=NOW)
         disk = CutOs(cut, fault)
-        monkeypatch.setattr(durable_file, "os", disk)
+        monkeypatch.setattr(storage, "os", disk)
         with suppress(Killed, Unreachable):
             publish(store, new, now_ms=NOW)
-        monkeypatch.setattr(durable_file, "os", os)
+        monkeypatch.setattr(storage, "os", os)
         assert as_set(store.rows("usage_5m")) in (as_set(OLD), as_set(NEW)), cut
         if disk.steps <= cut:
             break

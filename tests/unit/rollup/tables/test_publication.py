@@ -10,13 +10,11 @@ from tests.unit.rollup.tables.bucket import Bucket, Fault, Killed, store_in
 from tests.unit.rollup.tables.usage import DAY, as_set, put, staged, usage_5m
 from tidegate.errors import TidegateError, Unauthorized, Unreachable
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
-from tidegate.rollup.tables import portions
-from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
-from tidegate.rollup.tables.format import UsageDamaged
-from tidegate.rollup.tables.publication import Publication, publish
-from tidegate.rollup.tables.runs import new_run_id
-from tidegate.rollup.tables.staging import discard_staging
+from tidegate.rollup.tables import publication
+from tidegate.rollup.tables.format import UsageDamaged, new_run_id
+from tidegate.rollup.tables.publication import Publication, discard_staging, publish
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.upkeep import GRACE_MS, sweep
 
 NOW = DAY + 2 * HOUR_MS
 OLD, NEW = usage_5m(DAY, seed=1, windows=2), usage_5m(DAY, seed=2, windows=2)
@@ -112,7 +110,7 @@ def test_two_runs_of_a_window_at_once_leave_the_rows_of_one_of_them(switch: int)
 def test_a_window_of_many_rows_becomes_files_with_brokers_of_their_own(
     store: UsageStore, monkeypatch: pytest.MonkeyPatch, parallel: int
 ) -> None:
-    monkeypatch.setattr(portions, "MOST_ROWS", 18)
+    monkeypatch.setattr(publication, "MOST_ROWS", 18)
     store.storage.parallel = parallel
     rows = usage_5m(DAY, brokers=[7, 3, 5], windows=3)
     manifest = put(store, "a", "usage_5m", rows, start_ms=DAY, now_ms=NOW)

@@ -14,14 +14,11 @@ from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, IN_NO_TIER, NO_PERCENTILES, brokers_of, coarser, put, usage_5m
 from tidegate.commands.output import ExitCode, Page
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
-from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
-from tidegate.rollup.tables.compaction import compact_days
 from tidegate.rollup.tables.format import checksum, contents_of, encode
-from tidegate.rollup.tables.lineage import stamps
 from tidegate.rollup.tables.manifest import encode_manifest
-from tidegate.rollup.tables.retention import Retention, retire
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.verification import Verdict, verify
+from tidegate.rollup.tables.upkeep import GRACE_MS, Retention, compact_days, retire, stamps, sweep
+from tidegate.rollup.tables.verify import Verdict, verify
 
 NOW = DAY + DAY_MS
 HOURS = (0, 1)

@@ -10,13 +10,10 @@ import pytest
 from tests.unit.rollup.tables.bucket import Bucket, Killed, store_in
 from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, usage_5m
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables.cleanup import GRACE_MS, sweep
-from tidegate.rollup.tables.compaction import compact_days
 from tidegate.rollup.tables.format import UsageDamaged, checksum, encode
-from tidegate.rollup.tables.manifest import encode_manifest
-from tidegate.rollup.tables.migration import migrate
+from tidegate.rollup.tables.manifest import LADDER, Ladder, OtherVersion, encode_manifest
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.versions import LADDER, Ladder, OtherVersion
+from tidegate.rollup.tables.upkeep import GRACE_MS, compact_days, migrate, sweep
 
 NOW = DAY + DAY_MS
 

@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from tidegate.rollup.schemas import DIRECTIONS, FIVE_MINUTES_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.manifest import Manifest
-from tidegate.rollup.tables.publication import Publication, publish
-from tidegate.rollup.tables.staging import StagedFile, stage
+from tidegate.rollup.tables.publication import Publication, StagedFile, publish, stage
 from tidegate.rollup.tables.store import UsageStore
 
 DAY = 1_795_219_200_000  # 2026-11-21T00:00:00Z

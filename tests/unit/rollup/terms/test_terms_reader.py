@@ -10,7 +10,7 @@ from controller_logic.model import BrokerLimit, BrokerLimits, Policy
 from tests.unit.rollup.terms.told import BULK, CONTRACT, POLICY, START_MS, Told, quotas, seconds, times
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.broker import DirectionTerms
-from tidegate.rollup.fold.course import Course
+from tidegate.rollup.fold.windows import Course
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.rollup.terms.told import CONTRACT, POLICY, SCRAPE_MS, START_MS, Told, seconds, times
 from tidegate.control.audit.trail import utc
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-from tidegate.rollup.fold.course import Course
+from tidegate.rollup.fold.windows import Course
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader
 from tidegate.rollup.trail import AuditLine

@@ -5,9 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidegate.rollup.transport.crc32c import crc32c
-from tidegate.rollup.transport.snappy_block import packed
-from tidegate.rollup.transport.wire import bytes_field, varint_field, write_varint
+from tidegate.rollup.transport.wire import bytes_field, crc32c, packed, varint_field, write_varint
 
 Samples = Sequence[tuple[int, float]]
 XOR, HISTOGRAM = 1, 2

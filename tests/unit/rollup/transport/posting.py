@@ -11,9 +11,8 @@ from urllib.parse import parse_qs
 
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
 from tidegate.prometheus.settings import PrometheusServer
-from tidegate.rollup.transport.exchange import Exchange
-from tidegate.rollup.transport.rung import Rung
-from tidegate.rollup.transport.settings import HistorySettings
+from tidegate.rollup.transport.exchange import Exchange, HistorySettings
+from tidegate.rollup.transport.series import Rung
 
 STREAMED = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, damaged_series, frame, labels_bytes
 from tests.unit.rollup.transport.histories import Samples, bits, samples
-from tidegate.rollup.transport.chunk_frames import UnknownEncoding, decoded, read_frames
+from tidegate.rollup.transport.remote_read import UnknownEncoding, decoded, read_frames
 from tidegate.rollup.transport.series import StoredSeries
 from tidegate.rollup.transport.wire import Malformed, bytes_field, varint_field
 

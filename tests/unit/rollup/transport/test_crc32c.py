@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.rollup.transport.crc32c import crc32c
+from tidegate.rollup.transport.wire import crc32c
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
 from tests.unit.rollup.transport.histories import BASE_MS
 from tests.unit.rollup.transport.posting import answering, asking
 from tidegate.rollup.samples import Selection
+from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
 from tidegate.rollup.transport.ladder import RUNGS
-from tidegate.rollup.transport.query_range import QueryRange
-from tidegate.rollup.transport.range_selector import RangeSelector
-from tidegate.rollup.transport.rung import Rung
+from tidegate.rollup.transport.series import Rung
 
 LENGTH_MS = 60_000
 AT_THE_EDGES = [(BASE_MS + after_ms, float(after_ms)) for after_ms in (-15_000, -1, 0, 15_000, 45_000, 59_999, 60_000, 60_001)]

@@ -19,11 +19,10 @@ from tests.unit.rollup.transport.posting import STREAMED, PostRequest, Respond, 
 from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
 from tidegate.rollup.samples import Selection
-from tidegate.rollup.transport.range_selector import RangeSelector
+from tidegate.rollup.transport.exchange import HistorySettings, NoSlot, RequestSlots
+from tidegate.rollup.transport.http_query import RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
-from tidegate.rollup.transport.request_slots import NoSlot, RequestSlots
-from tidegate.rollup.transport.rung import Rung
-from tidegate.rollup.transport.settings import HistorySettings
+from tidegate.rollup.transport.series import Rung
 
 good = FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])])
 KINDS: list[type[Rung]] = [RemoteReadChunks, RemoteReadSamples, RangeSelector]

@@ -15,8 +15,8 @@ from tests.unit.rollup.transport.posting import PostRequest, answering
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.ladder import RUNGS, Probe, choose, choose_among, open_rung
-from tidegate.rollup.transport.settings import HistorySettings
 
 PROBE = Probe(Selection("up"), BASE_MS, BASE_MS + 1000)
 SAMPLES = [SeriesSamples({}, np.array([BASE_MS]), np.array([1.0]))]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.rollup.transport.histories import BASE_MS, Samples, samples
 from tidegate.prometheus.answer import read_answer
 from tidegate.rollup.samples import SeriesSamples
-from tidegate.rollup.transport.matrix_text import read_usual
+from tidegate.rollup.transport.http_query import read_usual
 
 SERIES = {"metric": {"__name__": "m", "user": "u"}, "values": [[1700000000.123, "1"], [1700000015, "NaN"]]}
 tricky = st.sampled_from(['"},"values":[[1,"2"]]}', "]]}", '\\"', "é\n\t", '{"metric":'])

@@ -17,11 +17,10 @@ from tidegate.errors import Incomplete
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Asked, Selection, SeriesSamples
 from tidegate.rollup.transport import remote_read
-from tidegate.rollup.transport.exchange import Exchange
+from tidegate.rollup.transport.exchange import Exchange, HistorySettings
 from tidegate.rollup.transport.ladder import RUNGS
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
-from tidegate.rollup.transport.rung import Rung
-from tidegate.rollup.transport.settings import HistorySettings
+from tidegate.rollup.transport.series import Rung
 
 ONE = [(BASE_MS, 1.0), (BASE_MS + 15_000, 2.0)]
 TWICE = [Asked(Selection("m"), BASE_MS, BASE_MS + 60_000)] * 2

@@ -11,8 +11,8 @@ from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Selection, SeriesSamples
-from tidegate.rollup.transport.replicas import identified
-from tidegate.rollup.transport.settings import HistorySettings
+from tidegate.rollup.transport.exchange import HistorySettings
+from tidegate.rollup.transport.series import identified
 
 SETTINGS = HistorySettings(PrometheusServer("http://x"), replica_labels=("replica",), external_labels=("cluster",))
 SECOND = 1000

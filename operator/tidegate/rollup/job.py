@@ -11,7 +11,81 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tidegate.rollup.job.pod import Pod, heap_mib
+from tidegate.errors import InvalidResource
+from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS
+
+# Which time a Job's run computes: the hours that its window touches, and again those that late
+# samples may have changed.
+
+
+LATE_MS = 2 * HOUR_MS
+# Hours that ended longer ago are left alone: nothing comes so late, and a server that begins to forget them would tell less than before.
+NOT_AGAIN_AFTER_MS = DAY_MS
+SETTLE_MS = 180_000
+
+
+def run_span(start_ms: int, end_ms: int, *, now_ms: int) -> tuple[int, int]:
+    """From a whole hour to a whole window of 5 minutes, around [start_ms, end_ms).
+
+    Whatever of the last hour is over is in it, so that a window that is computed late never takes from an hour what later ones put there.
+    Raises InvalidResource for a window that is not over or not of whole five minutes.
+    """
+    if start_ms % FIVE_MINUTES_MS or end_ms % FIVE_MINUTES_MS or start_ms >= end_ms:
+        raise InvalidResource(f"[{start_ms}, {end_ms}) ms is no window of whole five minutes; nothing is computed.")
+    if end_ms > now_ms:
+        raise InvalidResource(f"The window ends in {(end_ms - now_ms) / 1000:.0f} s; only what is over can be computed. Ask again then.")
+    first_ms = start_ms - start_ms % HOUR_MS
+    if now_ms - first_ms <= NOT_AGAIN_AFTER_MS:
+        first_ms -= LATE_MS
+    over_ms = now_ms - SETTLE_MS
+    return first_ms, max(end_ms, min(end_ms + -end_ms % HOUR_MS, over_ms - over_ms % FIVE_MINUTES_MS))
+
+
+# The Pod that a Job runs in, as its environment tells: who it is, and how much memory it may use.
+# `kube.job_manifest` writes it there.
+
+
+# Java itself, its threads and classes, and Python's workers, in which samples are folded, have the other half.
+_HEAP_SHARE = 0.5
+_LEAST_HEAP_MIB = 512  # Spark refuses to start with less than 450
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """`address` is what executors reach it at; `image` that of executors, with the Secrets to pull it."""
+
+    name: str
+    namespace: str
+    address: str
+    memory_mib: int
+    image: str
+    service_account: str
+    pull_secrets: tuple[str, ...] = ()
+
+
+def pod_of(environment: Mapping[str, str]) -> Pod | None:
+    """None outside of a Job's Pod. Raises InvalidResource where only a part is told."""
+    if "POD_NAME" not in environment:
+        return None
+    try:
+        return Pod(
+            name=environment["POD_NAME"],
+            namespace=environment["POD_NAMESPACE"],
+            address=environment["POD_IP"],
+            memory_mib=int(environment["MEMORY_LIMIT_MIB"]),
+            image=environment.get("TIDEGATE_IMAGE", ""),
+            service_account=environment.get("SERVICE_ACCOUNT", "default"),
+            pull_secrets=tuple(name for name in environment.get("TIDEGATE_PULL_SECRETS", "").split(",") if name),
+        )
+    except (KeyError, ValueError) as error:
+        told = f"The Pod's environment does not tell what a rollup needs to know ({type(error).__name__}: {error})."
+        raise InvalidResource(f"{told} Jobs that the operator makes have it; see examples/rollup/backfill.yaml for your own.") from error
+
+
+def heap_mib(memory_mib: int) -> int:
+    """How much of a Pod's memory Java may fill with objects."""
+    return max(_LEAST_HEAP_MIB, int(memory_mib * _HEAP_SHARE))
+
 
 _USER_ID = 65532
 _CONTAINER = "executor"

@@ -1,0 +1,197 @@
+"""One broker's samples, as far as its windows need them: the reads that one task makes, and nothing of other brokers."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegate.prometheus.queries import broker_matcher, broker_of, identity_of, is_equal, literally, matches, queries_of, selector
+from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
+from tidegate.rollup.fold.broker import DirectionSamples, DirectionTerms, broker_table, fold_broker, usage_table
+from tidegate.rollup.fold.windows import Reading, Windows, reading_of
+from tidegate.rollup.samples import Asked, Selection, SeriesSamples, Transport
+from tidegate.rollup.schemas import Direction
+from tidegate.rollup.tables.publication import StagedFile, stage
+from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.transport.exchange import HistorySettings
+from tidegate.rollup.transport.http_query import selection_of
+from tidegate.rollup.transport.ladder import open_rung
+
+# Which series hold what of a broker: the selections of a policy's metrics, by direction and role.
+#
+# Cards, clients' rates and throttle times are asked for exactly as the control pass asks
+# (`prometheus.presets`), so a table and a decision
+# never speak of different series. What only tables need are the brokers' own counters of clients'
+# and replicas' bytes.
+
+
+# This project's rules, the JMX exporter's example for Kafka, Strimzi's reporter.
+_CLIENT_BYTES = (
+    "kafka_broker_bytes{way}_total",
+    "kafka_server_brokertopicmetrics_bytes{way}_total",
+    "kafka_server_brokertopicmetrics_bytes{way}persec_total",
+)
+_REPLICATION_BYTES = tuple(name.replace("bytes{way}", "replicationbytes{way}") for name in _CLIENT_BYTES)
+_WAY = {"fetch": "out", "produce": "in"}
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionSelections:
+    """Where to read one direction; None = the policy names no such series, and nothing is read."""
+
+    cards: Selection | None
+    client_bytes: Selection
+    replication_bytes: Selection
+    rates: Selection | None
+    throttle_times: Selection | None
+
+
+def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelections]:
+    """The selections for all brokers together. Raises InvalidResource for a query of the policy that is no plain selector."""
+    queries = queries_of(settings)
+    brokers = broker_matcher(identity_of(settings))
+    return {
+        "produce": _direction(queries.ingress, queries.produce_rate, queries.produce_throttle, brokers=brokers, direction="produce"),
+        "fetch": _direction(queries.egress, queries.fetch_rate, queries.fetch_throttle, brokers=brokers, direction="fetch"),
+    }
+
+
+def _direction(
+    cards: str | None, rates: str | None, throttle_times: str | None, *, brokers: str, direction: Direction
+) -> DirectionSelections:
+    return DirectionSelections(
+        cards=_selection(cards),
+        client_bytes=_counters(_CLIENT_BYTES, direction, brokers=brokers),
+        replication_bytes=_counters(_REPLICATION_BYTES, direction, brokers=brokers),
+        rates=_selection(rates),
+        throttle_times=_selection(throttle_times),
+    )
+
+
+def _selection(query: str | None) -> Selection | None:
+    return None if query is None else selection_of(query)
+
+
+def _counters(names: tuple[str, ...], direction: Direction, *, brokers: str) -> Selection:
+    """The broker's total; series of single topics count the same bytes once more."""
+    metric = matches("__name__", *(name.format(way=_WAY[direction]) for name in names))
+    return selection_of(selector(metric, is_equal("topic", ""), brokers))
+
+
+# What a worker is told: everything about the run once, and one broker's range of windows at a
+# time. Plain values that travel.
+
+
+Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]  # by the start of a work item, in ms, and its broker
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOrder:
+    """One run. `transport` names the rung of the ladder that was chosen; `terms` tells what was promised and limited.
+
+    `metrics` and `history` hold logins: an order is never logged, and its `repr` shows none of them.
+    """
+
+    run_id: str
+    store_url: str
+    transport: str
+    metrics: MetricsSettings = field(repr=False)
+    history: HistorySettings = field(repr=False)
+    terms: Terms = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """One task: the windows of [start_ms, end_ms) of one broker. `part` tells the files of tasks apart."""
+
+    broker: int
+    start_ms: int
+    end_ms: int
+    part: int
+
+
+# Which brokers a run has to ask about: whoever told any counter in its hours, also one that died
+# before they ended.
+
+
+def brokers_between(transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int) -> tuple[int, ...]:
+    """Ids in rising order; empty where Prometheus had nothing of any broker. Raises tidegate.errors."""
+    name = broker_of(identity_of(settings))
+    selections = [one for each in catalogue(settings).values() for one in (each.client_bytes, each.cards) if one is not None]
+    labels = (series.labels for selection in selections for series in transport.read(selection, start_ms, end_ms))
+    return tuple(sorted({broker for each in labels if (broker := name(each)) is not None}))
+
+
+def read_broker(transport: Transport, settings: MetricsSettings, broker: int, reading: Reading) -> Mapping[Direction, DirectionSamples]:
+    """Both directions, asked for together. Raises tidegate.errors and never gives a part."""
+    own, selections = _OwnSeries(settings, broker), catalogue(settings)
+    asked = {(direction, role): one for direction, each in selections.items() for role, one in own.asked(each, reading)}
+    found = dict(zip(asked, transport.read_all(list(asked.values())), strict=True))
+    return {
+        direction: DirectionSamples(**{role: own.among(series) for (way, role), series in found.items() if way == direction})
+        for direction in selections
+    }
+
+
+class _OwnSeries:
+    """The series of one broker. A matcher narrows what the server sends; the labels then decide, as they do in the control pass."""
+
+    def __init__(self, settings: MetricsSettings, broker: int) -> None:
+        self._broker = broker
+        self._identity = identity_of(settings)
+        self._broker_of = broker_of(self._identity)
+
+    def asked(self, selections: DirectionSelections, reading: Reading) -> Iterator[tuple[str, Asked]]:
+        """What to read, each with its place in `DirectionSamples`."""
+        told = (
+            ("cards", selections.cards, reading.counters),
+            ("client_bytes", selections.client_bytes, reading.counters),
+            ("replication_bytes", selections.replication_bytes, reading.counters),
+            ("rates", selections.rates, reading.gauges),
+            ("throttle_times", selections.throttle_times, reading.gauges),
+        )
+        return ((role, Asked(self._narrowed(selection), *times)) for role, selection, times in told if selection is not None)
+
+    def among(self, found: Iterable[SeriesSamples]) -> Sequence[SeriesSamples]:
+        return [series for series in found if self._broker_of(series.labels) == self._broker]
+
+    def _narrowed(self, selection: Selection) -> Selection:
+        label, expression = self._spelling()
+        if label in selection.equal:
+            return selection
+        others = {name: said for name, said in selection.matching.items() if name != label}
+        return Selection(selection.metric, selection.equal, {**others, label: expression}, _without(selection.excluding, label))
+
+    def _spelling(self) -> tuple[str, str]:
+        """The label that names brokers, and how this one may be spelled in it: by its id, as a Pod's number, or by its instances."""
+        if isinstance(self._identity, BrokerInstances):
+            own = [instance for instance, number in self._identity.ids.items() if number == self._broker]
+            hosts = sorted({instance.rpartition(":")[0] or instance for instance in own})
+            return "instance", "|".join(f"{literally(host)}(:[0-9]+)?" for host in hosts)
+        return self._identity.name, f"(.+-)?0*{self._broker}"
+
+
+def _without(matchers: Mapping[str, str], label: str) -> Mapping[str, str]:
+    return {name: said for name, said in matchers.items() if name != label}
+
+
+# One task from end to end: read, fold, stage. What it gives back is a small record of each file
+# that it left in the staging.
+
+
+def ingest(order: IngestOrder, item: WorkItem) -> list[StagedFile]:
+    """Carry the item out with a connection of its own. Raises tidegate.errors; what was staged until then is nobody's."""
+    transport = open_rung(order.transport, order.history)
+    try:
+        return ingest_by(transport, order, item)
+    finally:
+        transport.close()
+
+
+def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[StagedFile]:
+    """The same through a connection that is open."""
+    windows = Windows(item.start_ms, item.end_ms)
+    interval_ms = order.metrics.scrape_interval_seconds * 1000
+    samples = read_broker(transport, order.metrics, item.broker, reading_of(windows, interval_ms))
+    fold = fold_broker(item.broker, samples, windows, terms=order.terms.get((item.start_ms, item.broker)), interval_ms=interval_ms)
+    store = UsageStore.at(order.store_url)
+    tables = {"usage_5m": usage_table(fold), "broker_5m": broker_table(fold)}
+    return [file for table, rows in tables.items() for file in stage(store, order.run_id, table, rows, part=item.part)]
