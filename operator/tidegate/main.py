@@ -26,8 +26,8 @@ from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import PolicyLease
 from tidegate.kube.status import StatusWriter
+from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
-from tidegate.telemetry import MetricsServer, Telemetry, cannot_listen, set_up_logging
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from tidegate.errors import NeedsMending
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import ResourceCache
 from tidegate.main import connection_info, kopf_settings, liveness_endpoint, registry_of
-from tidegate.telemetry import MetricsServer, Telemetry
+from tidegate.metrics import MetricsServer, Telemetry
 
 TIER = {"metadata": {"namespace": "streaming", "name": "gold", "uid": "1", "resourceVersion": "7"}, "spec": {"level": "L0"}}
 

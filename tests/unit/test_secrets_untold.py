@@ -32,9 +32,9 @@ from tidegate.control.runtime import KINDS, Wakeup
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import ObjectRef
 from tidegate.kube.cache import relist
+from tidegate.metrics import set_up_logging
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.settings import LogFormat, LogLevel
-from tidegate.telemetry import set_up_logging
 
 POLICY = "streaming/orders"
 LOGIN = {"username": b"tide-admiral", "password": b"ebb/flood+slack=7"}

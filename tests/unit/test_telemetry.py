@@ -35,8 +35,8 @@ from controller_logic.rollup_schedule import Due
 from controller_logic.throttle.pressure import Card, Pressure, WatchedBroker
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.gates import actor, estate, want
+from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
 from tidegate.settings import LogFormat, LogLevel
-from tidegate.telemetry import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| (.*?) \| (.*) \|$")

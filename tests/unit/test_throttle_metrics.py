@@ -23,8 +23,8 @@ from controller_logic.model import (
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Card, Pressure, WatchedBroker
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
+from tidegate.metrics import Telemetry
 from tidegate.policy_reading import PolicyReading
-from tidegate.telemetry import Telemetry
 
 POLICY = "streaming/orders"
 ETL, PAY = Entity("etl"), Entity("pay")

@@ -25,8 +25,8 @@ from tidegate.control.runtime import Backoff, Cause, World
 from tidegate.errors import InvalidResource, RetryLater, TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ObjectRef, ResourceKind
+from tidegate.metrics import count_writes
 from tidegate.policy_reading import PolicyReading, inputs_of
-from tidegate.telemetry import count_writes
 
 # When a policy that is being deleted may go: everything given back, or the time for it over.
 #

@@ -13,9 +13,9 @@ from tidegate.control.metrics_watch import OpenReader
 from tidegate.control.report.reporter import Reporter
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ResourceKind
 from tidegate.kube.cache import ResourceCache
+from tidegate.metrics import Telemetry
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.settings import Settings
-from tidegate.telemetry import Telemetry
 
 # What wakes a control loop: an event only says that something changed, never what.
 #

@@ -17,9 +17,9 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectR
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import StatusWriter
+from tidegate.metrics import Telemetry
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
-from tidegate.telemetry import Telemetry
 
 ALICE = Entity(user="alice")
 

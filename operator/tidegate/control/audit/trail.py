@@ -25,7 +25,7 @@ from controller_logic.throttle.record import as_mapping
 from tidegate.control.audit.sink import AuditDesk, Nowhere, sink_at
 from tidegate.control.reconcile import Applied
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH
-from tidegate.telemetry import Telemetry
+from tidegate.metrics import Telemetry
 
 # The lines of the audit trail as plain data, one function a kind: what was decided, what was
 # written, what it did, what is held.

@@ -52,8 +52,8 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_O
 from tidegate.kube.cache import ResourceCache
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import StatusWriter
+from tidegate.metrics import Telemetry
 from tidegate.resources.schema import SchemaModel
-from tidegate.telemetry import Telemetry
 
 # Has passes reported beside the passes, because a quota must not wait for a Kubernetes that is
 # slow or away.
