@@ -29,7 +29,7 @@ from bench.tide.episodes import EPISODES
 from bench.tide.thirty import thirty
 from bench.world import world
 from lab.processor_time import ProcessorShare, ProcessorTimes
-from tidegate.collector import tune_collector
+from tidegate.main import tune_collector
 
 PAGE = Path("docs/benchmarks.md")
 RECORDS = Path("bench/measured")

@@ -3,6 +3,7 @@
 Handlers put the object into the cache and return; nothing is decided here. Only this module imports kopf.
 """
 
+import gc
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,6 @@ import kopf
 import structlog
 from kubernetes.client import ApiClient
 
-from tidegate.collector import tune_collector
 from tidegate.control.audit.trail import open_audit_trail
 from tidegate.control.connections import open_cluster
 from tidegate.control.manager import Manager
@@ -28,6 +28,22 @@ from tidegate.kube.lease import PolicyLease
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
+
+# Python's garbage collector as an operator of thousands of quotas wants it: seldom, and not over
+# what stays for ever.
+
+
+# New objects before a collection, and collections of one age before one of the next. A pass over 5000 entities makes some 100,000
+# objects that die without the collector's help; with Python's own 700 it would look through all of them again and again.
+THRESHOLDS = (50_000, 20, 20)
+
+
+def tune_collector() -> None:
+    """Call once, when everything that stays for ever (modules, models, handlers) has been made."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+
 
 log = structlog.get_logger(__name__)
 

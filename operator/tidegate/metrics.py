@@ -29,8 +29,8 @@ from controller_logic.model import QuotaKey
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
 from tidegate.errors import NeedsMending
-from tidegate.policy_reading import PolicyReading as PolicyReading
 from tidegate.settings import LogFormat, LogLevel
+from tidegate.throttle_metrics import PolicyReading as PolicyReading
 from tidegate.throttle_metrics import ThrottleCounts, throttle_gauges
 
 _OURS = "tidegate"  # the logger above all of the program's own

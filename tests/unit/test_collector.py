@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.collector import THRESHOLDS, tune_collector
+from tidegate.main import THRESHOLDS, tune_collector
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Card, Pressure, WatchedBroker
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
 from tidegate.metrics import Telemetry
-from tidegate.policy_reading import PolicyReading
+from tidegate.throttle_metrics import PolicyReading
 
 POLICY = "streaming/orders"
 ETL, PAY = Entity("etl"), Entity("pay")

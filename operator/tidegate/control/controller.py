@@ -26,7 +26,7 @@ from tidegate.errors import InvalidResource, RetryLater, TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ObjectRef, ResourceKind
 from tidegate.metrics import count_writes
-from tidegate.policy_reading import PolicyReading, inputs_of
+from tidegate.throttle_metrics import PolicyReading, inputs_of
 
 # When a policy that is being deleted may go: everything given back, or the time for it over.
 #
