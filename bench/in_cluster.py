@@ -21,7 +21,7 @@ from e2e.scene import Scene
 from image import BuiltImage, build
 from lab.helm import Helm
 from lab.kafka import KafkaLab
-from lab.kube_node import NodeLab
+from lab.kubernetes.node import NodeLab
 from lab.waiting import wait_until
 
 _REST_SECONDS = 60

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from demo.rates import ByteSeries, Sample
-from lab.namespaces import Namespace
+from lab.network import Namespace
 
 _DEVICE = "eth0"
 _TIMEOUT_SECONDS = 5

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab import process
-from lab.debian_package import PROMETHEUS, unpacked
+from lab.packages import PROMETHEUS, unpacked
 from lab.ports import free_port
 from lab.process import Process
 from lab.waiting import wait_until

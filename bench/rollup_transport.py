@@ -23,7 +23,7 @@ import numpy as np
 
 from bench.figure import Figure
 from lab import process
-from lab.debian_package import PROMETHEUS, unpacked
+from lab.packages import PROMETHEUS, unpacked
 from lab.ports import free_port
 from lab.run_directory import RunDirectory
 from lab.waiting import wait_until

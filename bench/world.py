@@ -13,7 +13,7 @@ from kubernetes import client, config
 
 from lab import process
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.process import Process
 from lab.waiting import wait_until
 

@@ -24,8 +24,8 @@ from lab import process
 from lab.doctor import refuse_missing
 from lab.kafka import KafkaLab
 from lab.kafka_jars import kafka_jars
-from lab.kube_api import KubeApi
-from lab.kube_build import kube_binary
+from lab.kubernetes.api import KubeApi
+from lab.kubernetes.tools import kube_binary
 from lab.ports import free_port
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from lab.errors import LabError
-from lab.kind import KindLab
-from lab.kube_build import KUBE_NODE
-from lab.kube_node import NodeLab
 from lab.kubectl import run_kubectl
-from lab.namespaces import Network
+from lab.kubernetes.kind import KindLab
+from lab.kubernetes.node import NodeLab
+from lab.kubernetes.tools import KUBE_NODE
+from lab.network import Network
 
 
 class Cluster(Protocol):

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from lab import node_remains, run_directory
+from lab import run_directory
+from lab.kubernetes import node_remains
 
 _LAB = os.environ.get("LAB") or ("kind" if "KUBECONFIG" not in os.environ else "")
 _PODS = {"node": "kubepods", "kind": "containers"}  # the control group below the lab's own
 _OPENED = """
 import sys, time
 from lab.kafka import KafkaLab
-from lab.kind import KindLab
-from lab.kube_node import NodeLab
+from lab.kubernetes.kind import KindLab
+from lab.kubernetes.node import NodeLab
 lab = {"node": NodeLab, "kind": KindLab}[sys.argv[1]]
 with KafkaLab(brokers=1, namespaces=True) as kafka, lab(kafka.bridge) as node:
     node.kubectl("create", "namespace", "a-pod")

@@ -22,8 +22,8 @@ from e2e.rollups import ACCOUNT, Rollups, rolling_up, shown, tables_in
 from e2e.scene import Scene
 from image import ROLLUP, build
 from lab.kafka import KafkaLab
-from lab.kind import KindLab
-from lab.kube_node import NodeLab
+from lab.kubernetes.kind import KindLab
+from lab.kubernetes.node import NodeLab
 from lab.prometheus import PrometheusLab
 from lab.waiting import wait_until
 from tests.integration.rollup.history_server import HistoryServer

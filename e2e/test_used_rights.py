@@ -11,8 +11,8 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.release import NAMESPACE, Release
-from lab.kind import KindLab
-from lab.kube_node import NodeLab
+from lab.kubernetes.kind import KindLab
+from lab.kubernetes.node import NodeLab
 
 _USER = f"system:serviceaccount:{NAMESPACE}:tidegate"
 # An object is read back when somebody else's write came between, by the same code for each kind: which kinds that hits is chance.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image.command import run
-from lab import debian_package
+from lab import packages
 from lab.errors import LabError
 
 PACKAGES = (
@@ -46,7 +46,7 @@ _LINKS = {
 
 def lay_out(tree: Path, *, work: Path) -> None:
     """Fill the empty directory `tree`. `work` is for downloads; what is left in it is of no use afterwards. Raises `LabError`."""
-    archives = debian_package.download(PACKAGES, work / "debian")
+    archives = packages.download(PACKAGES, work / "debian")
     for archive in archives:
         run(["dpkg", "-x", archive, tree], timeout_seconds=_UNPACK_TIMEOUT_SECONDS)
     _merge_into_usr(tree)

@@ -12,7 +12,7 @@ from pathlib import Path
 from image.command import run
 from image.cuts import Saving
 from image.unpacked_program import from_tree
-from lab import debian_package
+from lab import packages
 
 _PACKAGES = (f"binutils-{platform.machine().replace('_', '-')}-linux-gnu", "libbinutils", "libzstd1")
 _TIMEOUT_SECONDS = 60.0
@@ -20,7 +20,7 @@ _TIMEOUT_SECONDS = 60.0
 
 def take_out(tree: Path, *, base: Path) -> Saving:
     """Strip every compiled module in `tree`; the C library in `base` runs the program that does it. Raises `LabError`."""
-    tools = debian_package.unpacked(_PACKAGES)
+    tools = packages.unpacked(_PACKAGES)
     program = tools / "usr/bin" / f"{platform.machine()}-linux-gnu-strip"
     strip = from_tree(program, base=base, more_libraries=tuple(sorted((tools / "usr/lib").glob("*-linux-gnu"))))
     modules = sorted(path for path in tree.rglob("*.so") if not path.is_symlink())

@@ -14,7 +14,7 @@ from image import debian
 from image.command import run
 from image.cuts import Cut, Saving, apply
 from image.spark_start import JAVA_HOME
-from lab import debian_package
+from lab import packages
 from lab.errors import LabError
 
 LIBRARIES = ("libstdc++6",)
@@ -53,8 +53,8 @@ _TIMEOUT_SECONDS = 900.0
 
 def make_java(tree: Path, *, work: Path) -> list[Saving]:
     """Java and the C++ library in the empty directory `tree`; returns what was left out. Raises `LabError`."""
-    libraries = debian_package.download(LIBRARIES, work / "libraries")
-    tools = debian_package.download(TOOLS, work / "tools")
+    libraries = packages.download(LIBRARIES, work / "libraries")
+    tools = packages.download(TOOLS, work / "tools")
     for archives, target in ((libraries, tree), (tools, work / "unpacked")):
         for archive in archives:
             run(["dpkg", "-x", archive, target], timeout_seconds=_TIMEOUT_SECONDS)

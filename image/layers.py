@@ -18,7 +18,7 @@ from image import debian, java_runtime, rootfs, spark_classes, spark_packages, w
 from image.archive import sha256, write_layer
 from image.cuts import Saving
 from image.spark_start import JAVA_HOME, SPARK_HOME
-from lab import cache, debian_package
+from lab import cache, packages
 
 _TAR, _TREE, _FACTS = "layer.tar", "tree", "layer.json"
 _READ_BYTES = 1 << 20
@@ -86,7 +86,7 @@ def rollup_layers() -> list[Layer]:
 
 
 def _base() -> Layer:
-    parts: list[str | bytes] = [*debian_package.offered(debian.PACKAGES), platform.machine(), *_recipes()]
+    parts: list[str | bytes] = [*packages.offered(debian.PACKAGES), platform.machine(), *_recipes()]
     return _layer("base", parts, make=lambda tree, work: rootfs.make_base(tree, work=work))
 
 
@@ -101,7 +101,7 @@ def _own(base: Layer) -> Layer:
 
 
 def _java_parts() -> list[str | bytes]:
-    offered = debian_package.offered((*java_runtime.LIBRARIES, *java_runtime.TOOLS))
+    offered = packages.offered((*java_runtime.LIBRARIES, *java_runtime.TOOLS))
     return [*offered, platform.machine(), JAVA_HOME, *_recipes("java_runtime")]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.java import properties, start_java
 from lab.kafka_jars import JMX_RULES, jmx_agent, kafka_jars
-from lab.namespaces import Namespace
+from lab.network import Namespace
 from lab.process import Process
 from lab.waiting import wait_until
 from lab.zookeeper import DigestLogin

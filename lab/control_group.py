@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab import node_remains
+from lab.kubernetes import node_remains
 
 _ROOT = Path("/sys/fs/cgroup")
 _ENGINE = "engine"

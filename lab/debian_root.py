@@ -13,8 +13,8 @@ from pathlib import Path
 
 from lab import cache, process
 from lab.command import output_of
-from lab.debian_package import unpacked
 from lab.errors import LabError
+from lab.packages import unpacked
 from lab.progress import say
 
 _BUILD_TIMEOUT_SECONDS = 900.0

@@ -16,11 +16,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from lab import control_group, node_remains, process
+from lab import control_group, process
 from lab.command import output_of
-from lab.debian_package import unpacked
-from lab.namespaces import Namespace
+from lab.kubernetes import node_remains
+from lab.network import Namespace
 from lab.node_parts import lacks_sys_resource, node_parts
+from lab.packages import unpacked
 from lab.process import Process
 from lab.run_directory import RunDirectory
 from lab.waiting import wait_until

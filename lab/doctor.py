@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from lab import cache, debian_package, kafka_jars
+from lab import cache, kafka_jars, packages
 from lab.errors import LabError
 from lab.helm import HELM
-from lab.kube_build import KUBE
+from lab.kubernetes.tools import KUBE
 
 _PROBE_TIMEOUT_SECONDS = 30
 _ENVIRONMENT = Path(__file__).resolve().parent.parent / ".venv"
@@ -132,7 +132,7 @@ def _go() -> Finding:
 
 
 def _debian() -> Finding:
-    if debian_package.is_unpacked(debian_package.PROMETHEUS):
+    if packages.is_unpacked(packages.PROMETHEUS):
         return Finding("apt-get", State.PRESENT, "not needed: Prometheus is in the cache")
     absent = [name for name in ("apt-get", "dpkg") if shutil.which(name) is None]
     if not absent:

@@ -17,7 +17,7 @@ from typing import Self
 from lab.broker import Broker, BrokerPlan, Ports
 from lab.errors import LabError
 from lab.kafka_admin import KafkaAdmin, can_log_in
-from lab.namespaces import Namespace, Network
+from lab.network import Namespace, Network
 from lab.ports import free_port
 from lab.quota_log import QuotaChange, is_applied
 from lab.run_directory import RunDirectory

@@ -14,9 +14,9 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.kafka import KafkaLab
-from lab.kind import KindLab
-from lab.kube_api import KubeApi
-from lab.kube_node import NodeLab
+from lab.kubernetes.api import KubeApi
+from lab.kubernetes.kind import KindLab
+from lab.kubernetes.node import NodeLab
 from lab.process_identity import ProcessIdentity
 from lab.progress import say
 from lab.prometheus import monitoring

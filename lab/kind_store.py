@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lab import cache
 from lab.dockerd import Dockerd
-from lab.kind_image import image_inputs, write_node_image
-from lab.namespaces import Network
+from lab.kubernetes.kind_image import image_inputs, write_node_image
+from lab.network import Network
 from lab.progress import say
 from lab.run_directory import RunDirectory
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from lab import process
 from lab.go_module import GoModule
-from lab.kube_api import KubeApi
-from lab.namespaces import Namespace
+from lab.kubernetes.api import KubeApi
+from lab.network import Namespace
 from lab.process import Process
 
 COREDNS_VERSION = "v1.12.1"

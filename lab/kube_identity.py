@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 
 Rule = Mapping[str, Sequence[str]]
 """One RBAC rule as Kubernetes spells it: `apiGroups`, `resources`, `verbs` and, where wanted, `resourceNames`."""

@@ -22,7 +22,7 @@ from typing import Literal, Self
 from lab import process
 from lab.errors import LabError
 from lab.load_rows import LoadRow, read_rows
-from lab.namespaces import Namespace
+from lab.network import Namespace
 from lab.pacing import RateStep
 from lab.process import Process
 

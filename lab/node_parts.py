@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.debian_package import unpacked
+from lab.packages import unpacked
 
 # Most machines have some of these already, in the same versions.
 IPTABLES_LIBRARIES = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from image.archive import ImageConfig, write_archive, write_layer
 from lab import cache
-from lab.kube_build import PAUSE
+from lab.kubernetes.tools import PAUSE
 
 PAUSE_IMAGE = "localhost/pause:lab"
 

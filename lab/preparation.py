@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lab.archive_recording import record_archives
-from lab.debian_package import PROMETHEUS, unpacked
 from lab.helm import HELM
 from lab.kafka_jars import kafka_jars
-from lab.kube_build import KUBE_NODE, kube_binary
+from lab.kubernetes.tools import KUBE_NODE, kube_binary
+from lab.packages import PROMETHEUS, unpacked
 
 
 def prepare(cluster: str | None = None) -> None:
@@ -38,8 +38,8 @@ def _prepare_node() -> None:
 
 
 def _prepare_kind() -> None:
-    from lab.kind_image import KIND
     from lab.kind_store import node_data
+    from lab.kubernetes.kind_image import KIND
 
     KIND.binary()
     node_data()

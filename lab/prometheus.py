@@ -15,9 +15,9 @@ from typing import Any, Self
 
 from lab import process
 from lab.broker import Broker
-from lab.debian_package import PROMETHEUS, unpacked
 from lab.doctor import refuse_missing
 from lab.kafka import KafkaLab
+from lab.packages import PROMETHEUS, unpacked
 from lab.ports import free_port
 from lab.process import Process
 from lab.progress import say

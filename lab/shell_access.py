@@ -14,9 +14,9 @@ from lab import class_archive
 from lab.helm import HELM
 from lab.java import SMALL_JVM
 from lab.kafka_jars import kafka_jars
-from lab.kind import CLUSTER, KindLab
-from lab.kind_image import KIND
-from lab.kube_build import KUBE_NODE
+from lab.kubernetes.kind import CLUSTER, KindLab
+from lab.kubernetes.kind_image import KIND
+from lab.kubernetes.tools import KUBE_NODE
 
 _KAFKA_COMMANDS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",

@@ -18,7 +18,7 @@ from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.prometheus import PrometheusLab, monitoring
 from lab.waiting import wait_until
 from lab.zookeeper import ZooKeeperLab

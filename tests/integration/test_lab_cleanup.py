@@ -15,7 +15,7 @@ import pytest
 from lab import run_directory
 from lab.errors import LabError
 from lab.kafka import KafkaLab
-from lab.namespaces import Network
+from lab.network import Network
 from lab.run_directory import RunDirectory
 from lab.waiting import wait_until
 from lab.zookeeper import ZooKeeperLab

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from kubernetes import client, watch
 
-from lab.kube_api import KubeApi
 from lab.kube_identity import service_account_kubeconfig
 from lab.kubectl import KubectlFailed
+from lab.kubernetes.api import KubeApi
 
 pytestmark = pytest.mark.integration
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.debian_package import PROMETHEUS, unpacked
 from lab.helm import Helm
+from lab.packages import PROMETHEUS, unpacked
 from tests.integration.chart.rendering import CHART, CHECKOUT, HERE, objects, only, rendered
 
 pytestmark = pytest.mark.integration

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from lab.helm import Helm, HelmFailed
-from lab.kube_api import KubeApi
 from lab.kubectl import KubectlFailed
+from lab.kubernetes.api import KubeApi
 from lab.waiting import wait_until
 from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, objects, rendered
 from tests.unit.resources.documents import policy

@@ -20,7 +20,7 @@ import pytest
 
 from lab.helm import Helm
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.ports import free_port
 from lab.waiting import wait_until
 from tests.integration.chart.rendering import CHART, only, rendered

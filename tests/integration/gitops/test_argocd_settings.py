@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from tests.unit.gitops.samples import CHECKOUT
 
 pytestmark = pytest.mark.integration

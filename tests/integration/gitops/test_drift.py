@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
 from lab.kubectl import KubectlFailed
+from lab.kubernetes.api import KubeApi
 from lab.waiting import wait_until
 from tests.integration.conftest import CHECKOUT
 from tests.integration.operator.operator_process import OperatorProcess

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from tests.integration.chart.rendering import objects, only
 from tests.unit.gitops.samples import CHECKOUT
 from tidegate.resources.crd import crd_document

@@ -12,7 +12,7 @@ import pytest
 
 from lab import luahealth
 from lab.errors import LabError
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from tests.unit.gitops.samples import CHECKOUT, SAMPLES, SCRIPTS
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]

@@ -17,7 +17,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from lab.cache import root as cache_directory
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.process import Process, start
 from lab.waiting import wait_until
 

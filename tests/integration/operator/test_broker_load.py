@@ -14,7 +14,7 @@ from kubernetes.client import ApiClient, CustomObjectsApi
 
 from lab.exporter import exporting
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
 from tests.integration.operator.operator_process import OperatorProcess

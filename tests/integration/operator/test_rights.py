@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.waiting import wait_until
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.store import open_zookeeper_store

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.load import LoadClient, LoadPlan
 from lab.waiting import wait_until
 

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from controller_logic.model import Level
 from lab.exporter import exporting
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
 from tests.integration.operator.operator_process import OperatorProcess

@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient, CoordinationV1Api, CoreV1Api, CustomObj
 from controller_logic.model import Level
 from lab.exporter import exporting
 from lab.kafka import KafkaLab
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from lab.waiting import wait_until
 from lab.zookeeper import ZooKeeperLab

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from tests.integration.conftest import CHECKOUT
 from tidegate.resources import GROUP, KINDS, VERSION
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from tests.integration.resources.conftest import Answer
 from tests.unit.resources.documents import override, policy, tier
 from tidegate.resources import KINDS, Kind

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from lab import process
-from lab.debian_package import PROMETHEUS, unpacked
+from lab.packages import PROMETHEUS, unpacked
 from lab.ports import free_port
 from lab.waiting import wait_until
 from tests.unit.rollup.transport.chunk_writer import write_request

@@ -13,7 +13,7 @@ import pytest
 
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.rollup_schedule import Window
-from lab.kube_api import KubeApi
+from lab.kubernetes.api import KubeApi
 from tests.integration.rollup.estate import END_MS, RATES, SCRAPE_MS, START_MS, moved
 from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.resources.documents import policy, tier

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import debian_package
+from lab import packages
 from lab.errors import LabError
 
 SAID = """\
@@ -17,19 +17,19 @@ def apt_that_says(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(*_: str, work: Path, **__: object) -> None:
         (work / "apt-get-download.log").write_text(text)
 
-    monkeypatch.setattr(debian_package, "_apt", said)
+    monkeypatch.setattr(packages, "_apt", said)
 
 
 def test_versions_and_hashes_are_told_in_one_order_whatever_the_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = ["libbz2-1.0_1.0.8_amd64.deb SHA256:5414", "zlib1g_1.2.13-1_amd64.deb SHA256:d7dd"]
     for mirror, text in (("mirror.test", SAID), ("other.test", "".join(reversed(SAID.splitlines(keepends=True))))):
         apt_that_says(text.replace("mirror.test", mirror), monkeypatch)
-        assert debian_package.offered(["zlib1g", "libbz2-1.0"]) == expected
+        assert packages.offered(["zlib1g", "libbz2-1.0"]) == expected
 
 
 def test_a_machine_without_package_lists_knows_only_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: str, **__: object) -> None:
         raise LabError("no lists")
 
-    monkeypatch.setattr(debian_package, "_apt", fails)
-    assert debian_package.offered(["zlib1g"]) == ["zlib1g"]
+    monkeypatch.setattr(packages, "_apt", fails)
+    assert packages.offered(["zlib1g"]) == ["zlib1g"]

@@ -14,13 +14,13 @@ from pathlib import Path
 from image.archive import ImageConfig, write_archive, write_layer
 from lab import cache
 from lab.command import output_of
-from lab.debian_package import unpacked
 from lab.debian_root import debian_root
 from lab.go_module import GoModule
 from lab.kind_preload import preload
-from lab.kube_build import KUBE_NODE, KUBERNETES_VERSION
 from lab.kube_dns import COREDNS
+from lab.kubernetes.tools import KUBE_NODE, KUBERNETES_VERSION
 from lab.node_parts import IPTABLES_LIBRARIES, IPTABLES_NAMES, node_parts
+from lab.packages import unpacked
 from lab.pause_image import PAUSE_IMAGE, pause_image
 
 KIND_VERSION = "v0.33.0"

@@ -20,12 +20,12 @@ from typing import Self
 from lab.command import output_of
 from lab.dockerd import Dockerd
 from lab.errors import LabError
-from lab.kind_image import KIND, NODE_IMAGE
 from lab.kind_store import node_data
-from lab.kube_build import KUBE_NODE
 from lab.kube_calls import calls_policy
 from lab.kubectl import run_kubectl
-from lab.namespaces import Namespace, Network
+from lab.kubernetes.kind_image import KIND, NODE_IMAGE
+from lab.kubernetes.tools import KUBE_NODE
+from lab.network import Namespace, Network
 from lab.node_parts import lacks_sys_resource
 from lab.progress import say
 from lab.run_directory import RunDirectory

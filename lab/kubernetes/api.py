@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from lab.kube_build import kube_binary
 from lab.kube_key import service_account_key
 from lab.kubectl import run_kubectl
+from lab.kubernetes.tools import kube_binary
 from lab.ports import free_port
 from lab.process import Process, start
 from lab.progress import say

@@ -16,14 +16,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from lab import control_group, node_remains, process
+from lab import control_group, process
 from lab.command import output_of
 from lab.errors import LabError
-from lab.kube_api import ApiPlan, KubeApi
-from lab.kube_build import KUBE_NODE
 from lab.kube_calls import calls_policy
 from lab.kube_dns import start_resolver
-from lab.namespaces import Namespace, Network
+from lab.kubernetes import node_remains
+from lab.kubernetes.api import ApiPlan, KubeApi
+from lab.kubernetes.tools import KUBE_NODE
+from lab.network import Namespace, Network
 from lab.node_parts import NodeParts, lacks_sys_resource, node_parts
 from lab.pause_image import PAUSE_IMAGE, pause_image
 from lab.process import Process
