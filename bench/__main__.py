@@ -28,7 +28,7 @@ from bench.tide.backlog import backlog
 from bench.tide.episodes import EPISODES
 from bench.tide.thirty import thirty
 from bench.world import world
-from lab.processor_time import ProcessorShare, ProcessorTimes
+from lab.load import ProcessorShare, ProcessorTimes
 from tidegate.main import tune_collector
 
 PAGE = Path("docs/benchmarks.md")

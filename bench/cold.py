@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.figure import Figure
 from bench.world import POLICY, TIERS, World, policy, tier
-from lab.waiting import wait_until
+from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 120
 _BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}

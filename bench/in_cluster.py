@@ -19,10 +19,10 @@ from e2e.kafka_side import KafkaSide
 from e2e.release import NAMESPACE, Image, Release
 from e2e.scene import Scene
 from image import BuiltImage, build
-from lab.helm import Helm
 from lab.kafka import KafkaLab
 from lab.kubernetes.node import NodeLab
-from lab.waiting import wait_until
+from lab.kubernetes.tools import Helm
+from lab.process import wait_until
 
 _REST_SECONDS = 60
 _ENTITIES, _TIERS = 1000, 10

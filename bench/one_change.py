@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.figure import Figure, percentile
 from bench.world import GROUP, NAMESPACE, VERSION, World
-from lab.waiting import wait_until
+from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 20
 _JSON_PATCH = "application/json-patch+json"

@@ -14,7 +14,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest, AlterClientQuotasResp
 from bench.figure import Figure
 from lab.java import start_java
 from lab.kafka import KafkaLab
-from lab.kafka_jars import kafka_jars
+from lab.packages import kafka_jars
 
 _TIMEOUT_SECONDS = 120.0
 _SIZE = struct.Struct(">i")

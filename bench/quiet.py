@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bench.figure import Figure
-from lab.processor_time import ProcessorShare, ProcessorTimes
+from lab.load import ProcessorShare, ProcessorTimes
 
 _STOLEN_PERCENT = 12.0
 _MOST_RUNS = 4

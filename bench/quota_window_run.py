@@ -15,9 +15,8 @@ from bench.quota_window_rows import QUOTA_SHARE, Phase, Second
 from controller_logic.model import QuotaWindow
 from controller_logic.quotas.kafka_window import predicted_mute_seconds
 from lab.errors import LabError
-from lab.kafka import KafkaLab
+from lab.kafka import KafkaLab, QuotaChange
 from lab.load import LoadClient
-from lab.quota_log import QuotaChange
 
 _STEADY_SECONDS = 60  # whole teeth of every window: 3, 4, 5, 6 and 12 s
 _SETTLED_SECONDS = 12

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from bench.figure import Figure, percentile
 from bench.world import TOPIC, World, policy, tier
-from lab.waiting import wait_until
+from lab.process import wait_until
 
 _USER = "/config/users/user-0"
 _TIMEOUT_SECONDS = 60

@@ -22,8 +22,8 @@ from bench.small_disk import SmallDisk, can_mount
 from bench.spark_class_archive import java_options
 from bench.store_comparison import Rows, differences, published
 from lab import process
+from lab.cache import RunDirectory
 from lab.process import Process
-from lab.run_directory import RunDirectory
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import verify

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab import process
+from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
-from lab.ports import free_port
-from lab.process import Process
-from lab.waiting import wait_until
+from lab.process import Process, wait_until
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.transport.wire import bytes_field, packed
 

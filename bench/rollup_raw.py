@@ -19,7 +19,7 @@ from bench.figure import Figure
 from bench.process_tree import Cost, cost_of
 from bench.raw_engines import ENGINES
 from bench.raw_rows import RawRows
-from lab.run_directory import RunDirectory
+from lab.cache import RunDirectory
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.store import UsageStore
 

@@ -17,7 +17,7 @@ from bench.process_tree import Cost, cost_of
 from bench.rollup_checks import checks
 from bench.rollup_estate import Estate
 from bench.rollup_prometheus import HistoryPrometheus
-from lab.run_directory import RunDirectory
+from lab.cache import RunDirectory
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.store import UsageStore
 

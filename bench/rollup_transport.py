@@ -23,10 +23,10 @@ import numpy as np
 
 from bench.figure import Figure
 from lab import process
+from lab.cache import RunDirectory
+from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
-from lab.ports import free_port
-from lab.run_directory import RunDirectory
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.transport.exchange import HistorySettings

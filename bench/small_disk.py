@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from lab.run_directory import RunDirectory
+from lab.cache import RunDirectory
 
 _MEGABYTES = 64
 _PIECE_BYTES = 65_536

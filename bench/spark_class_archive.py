@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab.waiting import wait_until
+from lab.process import wait_until
 
 _QUICK = "-XX:TieredStopAtLevel=1 -Xshare:auto -Xlog:disable -Xlog:all=off"
 _LEAST_BYTES = 10_000_000  # Spark's launcher is a Java machine, too, and writes a small one before

@@ -13,9 +13,8 @@ from random import Random
 
 from bench.figure import Figure, percentile
 from bench.world import NAMESPACE, POLICY, TOPIC, World, policy, world
-from lab.exporter import exporting
-from lab.prometheus import PrometheusLab, ScrapeTarget
-from lab.waiting import wait_until
+from lab.process import wait_until
+from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 
 _MB = 1_000_000
 _LIMIT, _CALM = 50 * _MB, 20 * _MB

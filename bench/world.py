@@ -14,8 +14,7 @@ from kubernetes import client, config
 from lab import process
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.process import Process
-from lab.waiting import wait_until
+from lab.process import Process, wait_until
 
 CRDS = Path(__file__).parent.parent / "crds"
 GROUP, VERSION, NAMESPACE, POLICY, TOPIC = "tidegate.io", "v1alpha1", "bench", "bench", "bench"

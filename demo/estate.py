@@ -23,10 +23,10 @@ from demo.tide.script import USERS
 from lab import process
 from lab.doctor import refuse_missing
 from lab.kafka import KafkaLab
-from lab.kafka_jars import kafka_jars
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import kube_binary
-from lab.ports import free_port
+from lab.network import free_port
+from lab.packages import kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
 

@@ -3,7 +3,7 @@
 from demo.script import TOPIC
 from lab.java import start_java
 from lab.kafka import KafkaLab
-from lab.kafka_jars import kafka_jars
+from lab.packages import kafka_jars
 
 _TOOL_TIMEOUT_SECONDS = 60.0
 # Little is kept, so that a broker that comes back has little to catch up with.

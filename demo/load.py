@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager
 from demo.rates import ByteSeries, Sample
 from demo.script import HEALTHY_LEADERS, TOPIC, USER
 from lab.kafka import KafkaLab
-from lab.load import LoadClient, LoadPlan
-from lab.pacing import RateStep
+from lab.load import LoadClient, LoadPlan, RateStep
 
 TRIAL_BYTES_PER_SECOND = 30_000_000
 # Cold brokers carry a tenth of what they carry once their code is compiled; a machine that is strong enough shows it sooner.

@@ -13,7 +13,7 @@ from demo.script import Phase, expected_by_broker, quota_of
 from demo.tide.outcome import TideOutcome
 from demo.usage.outcome import UsageOutcome
 from demo.verdict import Check, exact_check, rate_checks, reaction_check
-from lab.processor_time import ProcessorShare
+from lab.load import ProcessorShare
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from demo.scale import Scale, Windows
 from demo.script import LEADERS_AFTER_KILL, ORPHAN, USER, VICTIM, Phase, Step, quota_of
 from demo.zookeeper_witness import QUOTA_KEY, ZooKeeperWitness
 from lab.errors import LabError
-from lab.processor_time import ProcessorShare, ProcessorTimes
+from lab.load import ProcessorShare, ProcessorTimes
 
 # Kafka notices a killed broker after its session of 6 s; far beyond that something is wrong.
 _ELECTION_TIMEOUT_SECONDS = 30.0

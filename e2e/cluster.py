@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from lab.errors import LabError
-from lab.kubectl import run_kubectl
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.node import NodeLab
-from lab.kubernetes.tools import KUBE_NODE
+from lab.kubernetes.tools import KUBE_NODE, run_kubectl
 from lab.network import Network
 
 
@@ -24,7 +23,7 @@ class Cluster(Protocol):
         """An administrator's."""
 
     def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
-        """What kubectl writes; `lab.kubectl.KubectlFailed` when it fails."""
+        """What kubectl writes; `lab.kubernetes.tools.KubectlFailed` when it fails."""
 
     def load_image(self, archive: Path) -> None:
         """Have every node hold the image of a docker archive."""

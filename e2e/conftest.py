@@ -17,8 +17,8 @@ from e2e.login import SECRET, Login
 from e2e.release import Image, Release
 from e2e.scene import Scene
 from image import build
-from lab.helm import Helm
 from lab.kafka import KafkaLab
+from lab.kubernetes.tools import Helm
 from lab.prometheus import PrometheusLab, monitoring
 
 USERS = ("checkout", "orders", "search", "reports")

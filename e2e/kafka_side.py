@@ -8,9 +8,8 @@ from urllib.parse import unquote
 
 from kazoo.client import KazooClient
 
-from lab.kafka import KafkaLab
-from lab.quota_log import QuotaChange
-from lab.waiting import wait_until
+from lab.kafka import KafkaLab, QuotaChange
+from lab.process import wait_until
 
 _FETCH, _PRODUCE = "consumer_byte_rate", "producer_byte_rate"
 _KINDS = {_FETCH: "FETCH", _PRODUCE: "PRODUCE"}

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from lab.kafka import KafkaLab
-from lab.load import LoadClient, LoadPlan
-from lab.pacing import RateStep
+from lab.load import LoadClient, LoadPlan, RateStep
 
 _LONGEST_RUN_SECONDS = 600
 _FILLED_BYTES = 160_000_000

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster import Cluster
-from lab.helm import Helm
-from lab.kubectl import KubectlFailed
-from lab.waiting import wait_until
+from lab.kubernetes.tools import Helm, KubectlFailed
+from lab.process import wait_until
 
 CHART = Path(__file__).parents[1] / "charts" / "tidegate"
 NAMESPACE = "tidegate-system"

@@ -12,7 +12,7 @@ from typing import Any
 from e2e.cluster import Cluster
 from e2e.declared import Document
 from e2e.scene import Scene
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tidegate.control.rollups import pod_of
 from tidegate.kube.rollup_jobs import job_body
 from tidegate.resources.kinds import parse_policy

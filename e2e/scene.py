@@ -9,8 +9,8 @@ from typing import Any
 
 from e2e.cluster import Cluster
 from e2e.declared import Document
-from lab.kubectl import KubectlFailed
-from lab.waiting import wait_until
+from lab.kubernetes.tools import KubectlFailed
+from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 60.0
 

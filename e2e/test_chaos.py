@@ -21,11 +21,10 @@ from e2e.kafka_side import KafkaSide
 from e2e.release import Release
 from e2e.scene import Scene
 from e2e.witness import Witness
-from lab.broker import Broker
 from lab.errors import LabError
-from lab.kafka import KafkaLab
+from lab.kafka import Broker, KafkaLab
+from lab.process import wait_until
 from lab.prometheus import PrometheusLab
-from lab.waiting import wait_until
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "50"))
 UNTOUCHED, *CHANGED = USERS

@@ -17,8 +17,8 @@ from e2e.release import Release
 from e2e.scene import Scene
 from e2e.witness import Witness
 from lab.kafka import KafkaLab
+from lab.process import wait_until
 from lab.prometheus import PrometheusLab
-from lab.waiting import wait_until
 
 CONTRACT, WANTED = 30 * MB, 10 * MB
 LIMIT, FAR_AWAY = 20 * MB, 1000 * MB

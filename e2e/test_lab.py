@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import run_directory
+from lab import cache
 from lab.kubernetes import node_remains
 
 _LAB = os.environ.get("LAB") or ("kind" if "KUBECONFIG" not in os.environ else "")
@@ -41,10 +41,10 @@ def test_a_killed_lab_is_cleared_by_the_next_one() -> None:
     owner.send_signal(signal.SIGKILL)
     owner.wait(timeout=10)
     owner.stdout.close()
-    run_directory.sweep()
+    cache.sweep()
 
     assert node_remains.places(f"tidegate-{ids[1]}") == []
     assert not [line for line in Path("/proc/mounts").read_text().splitlines() if f"/run/{ids[1]}/" in line]
     interfaces = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert f"tg{ids[0]}" not in interfaces
-    assert not (run_directory.runs_root() / ids[1]).exists()
+    assert not (cache.runs_root() / ids[1]).exists()

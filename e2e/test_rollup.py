@@ -24,8 +24,8 @@ from image import ROLLUP, build
 from lab.kafka import KafkaLab
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.node import NodeLab
+from lab.process import wait_until
 from lab.prometheus import PrometheusLab
-from lab.waiting import wait_until
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.kube.rollup_jobs import rfc3339
 

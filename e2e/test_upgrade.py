@@ -17,7 +17,7 @@ from e2e.release import CHART, Release
 from e2e.scene import Scene
 from e2e.witness import Witness
 from lab.kafka import KafkaLab
-from lab.waiting import wait_until
+from lab.process import wait_until
 
 
 def test_an_upgrade_keeps_definitions_objects_and_quotas(

@@ -12,6 +12,48 @@ from collections.abc import Sequence
 
 from lab import cache, doctor
 from lab.errors import LabError
+from lab.kubernetes.tools import HELM, KUBE_NODE, kube_binary
+from lab.packages import PROMETHEUS, kafka_jars, unpacked
+
+# What parts of the lab are made of, downloaded and built before any of them starts: from nothing
+# that takes many minutes.
+
+
+def prepare(cluster: str | None = None) -> None:
+    """For all that needs no Pods, or for a `cluster` of "node" or "kind" instead, with the brokers and Prometheus beside it.
+
+    Raises LabError with what could not be had.
+    """
+    from lab.kafka import record_archives  # needs a library, which a bare machine asking for the doctor lacks
+
+    record_archives(kafka_jars())
+    unpacked(PROMETHEUS)
+    HELM.binary()
+    match cluster:
+        case None:
+            kube_binary()
+        case "node":
+            _prepare_node()
+        case _:
+            _prepare_kind()
+
+
+def _prepare_node() -> None:
+    from lab.kubernetes.node import COREDNS, node_files, pause_image
+
+    KUBE_NODE.binary()
+    COREDNS.binary()
+    node_files()
+    pause_image()
+
+
+def _prepare_kind() -> None:
+    from lab.kubernetes.kind import node_data
+    from lab.kubernetes.kind_image import KIND
+
+    KIND.binary()
+    node_data()
+
 
 _PARTS = ("kafka", "prometheus", "kube-api", "node", "kind", "zookeeper")
 
@@ -45,7 +87,6 @@ def run_cache(_: argparse.Namespace) -> int:
 
 def run_prepare(options: argparse.Namespace) -> int:
     """Download and build what is not cached yet, so that no start of a part has to wait for it."""
-    from lab.preparation import prepare
 
     prepare(options.cluster)
     return 0
@@ -75,10 +116,10 @@ def run_up(options: argparse.Namespace) -> int:
 
 def run_status(options: argparse.Namespace) -> int:
     """Say which labs are up, and which runs of tests or demos are under way."""
-    from lab import run_directory, standing
+    from lab import cache, standing
 
     labs = standing.everything()
-    runs = {path.name: run_directory.is_owned(path) for path in sorted(run_directory.runs_root().glob("[!.]*"))}
+    runs = {path.name: cache.is_owned(path) for path in sorted(cache.runs_root().glob("[!.]*"))}
     if options.output == "json":
         print(
             json.dumps({"labs": {lab.name: {"alive": lab.is_alive(), "addresses": lab.addresses} for lab in labs}, "runs": runs}, indent=2)
@@ -95,18 +136,18 @@ def run_status(options: argparse.Namespace) -> int:
 
 def run_env(options: argparse.Namespace) -> int:
     """Print what a shell evaluates to use a standing lab."""
-    from lab import shell_access, standing
+    from lab import standing
 
     lab = standing.find(options.name)
     if lab is None or not lab.is_alive() or not lab.addresses:
         raise LabError(f"There is no lab named {options.name!r} that is up. `python -m lab up --name {options.name}` starts one.")
-    print(shell_access.exports(lab.addresses["shell"], standing.directory_of(lab.name) / "bin"))
+    print(standing.exports(lab.addresses["shell"], standing.directory_of(lab.name) / "bin"))
     return 0
 
 
 def run_down(options: argparse.Namespace) -> int:
     """End one standing lab, or all, and clear what interrupted runs left."""
-    from lab import run_directory, standing
+    from lab import cache, standing
 
     labs = [lab for lab in standing.everything() if options.name in (None, lab.name)]
     if options.name is not None and not labs:
@@ -114,7 +155,7 @@ def run_down(options: argparse.Namespace) -> int:
     for lab in labs:
         standing.take_down(lab)
         print(f"{lab.name} is down")
-    run_directory.sweep()
+    cache.sweep()
     return 0
 
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from lab import cache, kafka_jars, packages
+from lab import cache, packages
 from lab.errors import LabError
-from lab.helm import HELM
-from lab.kubernetes.tools import KUBE
+from lab.kubernetes.tools import HELM, KUBE
 
 _PROBE_TIMEOUT_SECONDS = 30
 _ENVIRONMENT = Path(__file__).resolve().parent.parent / ".venv"
@@ -114,7 +113,7 @@ def _java() -> Finding:
 
 
 def _maven() -> Finding:
-    if kafka_jars.is_downloaded():
+    if packages.is_downloaded():
         return Finding("mvn", State.PRESENT, "not needed: Kafka's jars are in the cache")
     return _program("mvn", "Kafka's jars (60 MB) are downloaded with Maven, once.", remedy=f"{_APT} maven")
 

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
+# Progress lines for slow work of the lab (downloads, builds, starts). It writes to stderr and
+# decides nothing.
+
+
+def say(part: str, message: str) -> None:
+    """Write one line for `part` to stderr, at once, so that a person sees why nothing else moves."""
+    print(f"lab: {part}: {message}", file=sys.stderr, flush=True)
+
 
 class LabError(Exception):
     """A part of the lab failed.

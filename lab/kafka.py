@@ -9,20 +9,499 @@ It writes no quota and makes no traffic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import socket
+import time
+import urllib.request
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from lab.broker import Broker, BrokerPlan, Ports
-from lab.errors import LabError
-from lab.kafka_admin import KafkaAdmin, can_log_in
-from lab.network import Namespace, Network
-from lab.ports import free_port
-from lab.quota_log import QuotaChange, is_applied
-from lab.run_directory import RunDirectory
-from lab.waiting import wait_until
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from lab import java, zookeeper
+from lab.cache import RunDirectory
+from lab.errors import LabError, say
+from lab.java import properties, start_java
+from lab.network import Namespace, Network, free_port
+from lab.packages import JMX_RULES, jmx_agent, kafka_jars
+from lab.process import Process, wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
+
+# One Kafka 3.9 broker in ZooKeeper mode: its settings, its process and its log. It knows nothing
+# of the other brokers.
+
+
+MAIN_CLASS = "kafka.Kafka"
+START_TIMEOUT_SECONDS = 90
+_HEAP = ("-Xms128m", "-Xmx320m")
+
+# Sized for a laptop: small buffers, little retention; and nothing may move leaders or make topics but the test itself.
+_SMALL_BROKER = {
+    "zookeeper.session.timeout.ms": "6000",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": str(4 << 20),
+    "log.segment.bytes": str(64 << 20),
+    "log.index.size.max.bytes": str(1 << 20),
+    "log.retention.bytes": str(256 << 20),
+    "log.retention.check.interval.ms": "10000",
+    "log.segment.delete.delay.ms": "1000",
+    "queued.max.requests": "64",
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The broker's listeners: between brokers, plain clients, clients that log in, and the JMX exporter."""
+
+    internal: int
+    plain: int
+    sasl: int
+    jmx: int
+
+
+@dataclass(frozen=True)
+class BrokerPlan:
+    """Everything that stays the same when a broker is started again."""
+
+    broker_id: int
+    host: str
+    ports: Ports
+    zookeeper_connect: str
+    directory: Path
+    namespace: Namespace | None
+    plain_users: Mapping[str, str]  # user -> password, for SASL PLAIN
+    zookeeper_login: DigestLogin | None
+    extra_properties: Mapping[str, str]
+    java_options: tuple[str, ...] = ()
+
+
+class Broker:
+    """A broker that can be started, killed and started again with its data."""
+
+    def __init__(self, plan: BrokerPlan) -> None:
+        self.plan = plan
+        self._process: Process | None = None
+        self._log_start = 0
+
+    @property
+    def broker_id(self) -> int:
+        """Its id."""
+        return self.plan.broker_id
+
+    @property
+    def process(self) -> Process:
+        """Its process, running or ended."""
+        if self._process is None:
+            raise RuntimeError(f"broker {self.broker_id} was not started yet")
+        return self._process
+
+    def is_running(self) -> bool:
+        """Whether its process runs; it may not be serving yet."""
+        return self._process is not None and self._process.is_running()
+
+    def launch(self) -> None:
+        """Start the process and return at once; `wait_started` waits for it. Nothing happens when it runs already."""
+        if self.is_running():
+            return
+        self.plan.directory.mkdir(parents=True, exist_ok=True)
+        (self.plan.directory / "server.properties").write_text(properties(self._settings()))
+        self._log_start = self.log_size_bytes()
+        self._process = start_java(
+            f"broker-{self.broker_id}",
+            MAIN_CLASS,
+            arguments=["server.properties"],
+            options=[*_HEAP, *self.plan.java_options, *self._agent_options(), *self._login_options()],
+            jars=kafka_jars(),
+            directory=self.plan.directory,
+            namespace=self.plan.namespace.name if self.plan.namespace else None,
+        )
+
+    def wait_started(self) -> None:
+        """Return once it serves; `LabError` with its log when it ended or took longer than 90 s."""
+        started = f"[KafkaServer id={self.broker_id}] started"
+        wait_until(
+            lambda: started in self.log_text(self._log_start),
+            f"broker {self.broker_id} to serve",
+            timeout_seconds=START_TIMEOUT_SECONDS,
+            processes=[self.process],
+        )
+
+    def start(self) -> None:
+        """Start it and return once it serves. Partitions it led stay with their new leaders."""
+        self.launch()
+        self.wait_started()
+
+    def kill(self) -> None:
+        """End it as a crash would: the controller notices after the session timeout of 6 s."""
+        self.process.kill()
+
+    def stop(self, grace_seconds: float = 30.0) -> None:
+        """A controlled shutdown, which moves its leaders away first, and a kill when that takes longer than `grace_seconds`."""
+        if self._process is not None:
+            self._process.stop(grace_seconds)
+
+    def log_text(self, since_bytes: int = 0) -> str:
+        """What it has logged after its first `since_bytes`, over all its starts; empty before the first."""
+        try:
+            with self._log_path.open("rb") as log:
+                log.seek(since_bytes)
+                return log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def log_size_bytes(self) -> int:
+        """How much it has logged so far; 0 before its first start."""
+        return self._log_path.stat().st_size if self._log_path.exists() else 0
+
+    @property
+    def _log_path(self) -> Path:
+        return self.plan.directory / f"broker-{self.broker_id}.log"
+
+    def _settings(self) -> dict[str, str]:
+        plan, ports = self.plan, self.plan.ports
+        listeners = f"INTERNAL://{plan.host}:{ports.internal},PLAIN://{plan.host}:{ports.plain},SASL://{plan.host}:{ports.sasl}"
+        users = " ".join(f'user_{user}="{password}"' for user, password in plan.plain_users.items())
+        return {
+            **_SMALL_BROKER,
+            "broker.id": str(plan.broker_id),
+            "zookeeper.connect": plan.zookeeper_connect,
+            "zookeeper.set.acl": str(plan.zookeeper_login is not None).lower(),
+            "log.dirs": str(plan.directory / "data"),
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.sasl.plain.sasl.jaas.config": f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
+            "listener.name.sasl.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            **plan.extra_properties,
+        }
+
+    def _agent_options(self) -> list[str]:
+        return [f"-javaagent:{jmx_agent(kafka_jars())}={self.plan.host}:{self.plan.ports.jmx}:{JMX_RULES}"]
+
+    def _login_options(self) -> list[str]:
+        if self.plan.zookeeper_login is None:
+            return []
+        jaas = self.plan.directory / "client_jaas.conf"
+        jaas.write_text(self.plan.zookeeper_login.client_section())
+        return [f"-Djava.security.auth.login.config={jaas}"]
+
+
+# What the lab asks of a running Kafka through its admin protocol: topics, leaders, SCRAM users,
+# logins. It sets no quota.
+#
+# Every call makes a client of its own, so that a broker killed in between never leaves a stale
+# connection, and waits at most
+# `_TIMEOUT_SECONDS` for its answer.
+
+
+with warnings.catch_warnings():
+    # kafka-python loads its message definitions by a function that Python 3.11 calls deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.admin import KafkaAdminClient
+
+_TIMEOUT_SECONDS = 20.0
+_SCRAM_ITERATIONS = 4096
+_PREFERRED = 0  # the protocol's election type
+
+
+class _KnowsNobody(LabError):
+    """A broker answers from its start on, at first with an empty cluster: librdkafka calls that a partial response."""
+
+
+class KafkaAdmin:
+    """Administration of one Kafka cluster without login, through its plain listener."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+
+    def cluster_id(self) -> str:
+        """The cluster id, as the brokers tell it."""
+        return str(self._metadata().cluster_id)
+
+    def wait_for_brokers(self, broker_ids: Sequence[int]) -> None:
+        """Return once every broker that answers knows exactly these brokers."""
+        wanted = set(broker_ids)
+        wait_until(
+            lambda: self._all_agree(lambda view: set(view.brokers) == wanted),
+            f"every broker to know brokers {sorted(wanted)}",
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
+
+    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], *, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic with these replicas per partition, the preferred leader first; return once every broker knows its leaders."""
+        topic = NewTopic(
+            name, num_partitions=len(assignment), replica_assignment=[list(replicas) for replicas in assignment], config=dict(config or {})
+        )
+        client = self._client()
+        client.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
+        self.wait_for_leaders(name, {number: replicas[0] for number, replicas in enumerate(assignment)}, timeout_seconds=_TIMEOUT_SECONDS)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> broker that leads it, as one broker knows it; without partitions that have no leader, empty for an unknown topic."""
+        return _leaders(self._metadata(), topic)
+
+    def wait_for_leaders(self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float) -> None:
+        """Return once every broker that answers says that the partitions of `topic` are led exactly so."""
+        wait_until(lambda: self.is_led_as(topic, leaders), f"leaders {dict(leaders)} of topic {topic}", timeout_seconds=timeout_seconds)
+
+    def is_led_as(self, topic: str, leaders: Mapping[int, int]) -> bool:
+        """Whether every broker that answers says so; brokers learn of a change one after the other."""
+        return self._all_agree(lambda view: _leaders(view, topic) == leaders)
+
+    def preferred_leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> the first of its replicas, whoever leads now; KeyError for an unknown topic."""
+        return {number: partition.replicas[0] for number, partition in self._metadata().topics[topic].partitions.items()}
+
+    def elect_preferred_leaders(self, topic: str) -> None:
+        """Give each partition of `topic` back to the first of its replicas, where that one is in sync; otherwise nothing changes."""
+        # By kafka-python: confluent-kafka's binding of this one request fails before it is sent.
+        client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
+        try:
+            # A partition that cannot have an election yet is told so; the caller looks at the leaders instead.
+            client.elect_leaders(_PREFERRED, [topic], timeout_ms=int(_TIMEOUT_SECONDS * 1000), raise_errors=False)
+        finally:
+            client.close()
+
+    def create_scram_user(self, user: str, password: str) -> None:
+        """Give `user` a SCRAM-SHA-256 credential, or a new one."""
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, _SCRAM_ITERATIONS)
+        upsertion = UserScramCredentialUpsertion(user, credential, password.encode())
+        client = self._client()
+        client.alter_user_scram_credentials([upsertion])[user].result(_TIMEOUT_SECONDS)
+
+    def _all_agree(self, holds: Callable[[Any], bool]) -> bool:
+        servers = [server for server in self._bootstrap_servers.split(",") if _listens(server)]
+        return bool(servers) and all(KafkaAdmin(server)._says(holds) for server in servers)
+
+    def _says(self, holds: Callable[[Any], bool]) -> bool:
+        try:
+            return holds(self._metadata())
+        except _KnowsNobody:
+            return False
+
+    def _client(self) -> AdminClient:
+        """A client; callers keep it until their answer is there, because a client that goes away cancels its requests."""
+        return AdminClient({"bootstrap.servers": self._bootstrap_servers, "log_level": 0, "error_cb": _be_quiet})
+
+    def _metadata(self) -> Any:
+        try:
+            return self._client().list_topics(timeout=_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._PARTIAL:
+                raise _KnowsNobody(f"{self._bootstrap_servers} serves, but the controller has not told it of any broker yet.") from error
+            raise LabError(
+                f"No broker of {self._bootstrap_servers} answered a metadata request within {_TIMEOUT_SECONDS:g} s: {error}"
+            ) from error
+
+
+def _leaders(view: Any, topic: str) -> dict[int, int]:
+    if topic not in view.topics:
+        return {}
+    return {number: partition.leader for number, partition in view.topics[topic].partitions.items() if partition.leader >= 0}
+
+
+def _listens(server: str) -> bool:
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def can_log_in(bootstrap_servers: str, user: str, *, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:
+    """Whether the brokers accept this login; `LabError` when they give no answer at all."""
+    refusals: list[str] = []
+    client = Producer(
+        {
+            **login_settings(bootstrap_servers, user, password=password, mechanism=mechanism),
+            "log_level": 0,
+            "error_cb": _note_refusal(refusals),
+        }
+    )
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            client.list_topics(timeout=0.25)
+        except KafkaException:
+            client.poll(0)
+            if refusals:
+                return False
+        else:
+            return True
+    raise LabError(f"{bootstrap_servers} neither accepted nor refused the login of {user} within {_TIMEOUT_SECONDS:g} s.")
+
+
+def login_settings(bootstrap_servers: str, user: str, *, password: str, mechanism: str) -> dict[str, Any]:
+    """The settings with which a librdkafka client logs in on the SASL listener."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def _note_refusal(refusals: list[str]) -> Any:
+    def note(error: Any) -> None:
+        if error.name() == "_AUTHENTICATION":
+            refusals.append(str(error))
+
+    return note
+
+
+def _be_quiet(_error: object) -> None:
+    """Connection errors to killed brokers are expected; what matters comes back as the result of the call."""
+
+
+# What a broker's log says it did with quotas: the only outside proof that a broker took a change
+# over (no metric shows the value).
+
+
+DEFAULT = "<default>"
+QuotaKind = Literal["PRODUCE", "FETCH", "REQUEST", "CONTROLLER_MUTATION"]
+
+_LINE = re.compile(r"(?:Changing|Removing) ([A-Z_]+) quota for (.+?)(?: to ([0-9.E+-]+))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class QuotaChange:
+    """A broker's quota of one kind for one entity, as it last set it: bytes per second, percent, or mutations per second.
+
+    `value` None means removed. `user` is written as in its znode's name (percent-encoded), `client_id` plainly; `DEFAULT` is Kafka's
+    default entity; None means the entity has no such part.
+    """
+
+    kind: QuotaKind
+    user: str | None
+    client_id: str | None
+    value: float | None
+
+    def entity_text(self) -> str:
+        """The entity in the words of the broker's log."""
+        return " ".join(part for part in (_part("user", self.user), _part("client-id", self.client_id)) if part)
+
+
+def is_applied(log_text: str, change: QuotaChange) -> bool:
+    """Whether the newest line of the log about this entity and kind says exactly this value.
+
+    False when no line speaks of it. A broker logs a removal for every kind an entity does not have, so a removal also shows for
+    an entity that never had the quota.
+    """
+    wanted = (change.kind, change.entity_text())
+    values = [match[3] for match in _LINE.finditer(log_text) if (match[1], match[2]) == wanted]
+    return bool(values) and _number(values[-1]) == change.value
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def _part(word: str, name: str | None) -> str:
+    if name is None:
+        return ""
+    return f"default {word}" if name == DEFAULT else f"{word} {name}"
+
+
+# Records the class archives of ZooKeeper and of a broker in one short real run: what they do in
+# it, they later do without loading.
+#
+# No lab needs them. Where they cannot be recorded, a line says so and every start takes longer.
+
+
+_USER, _PASSWORD = "recorder", "recorder-password"
+_TOPIC = "recorded"
+_ANSWER_TIMEOUT_SECONDS = 20.0
+_END_TIMEOUT_SECONDS = 60.0  # the archive is written while the JVM ends, which takes seconds
+
+
+def record_archives(jars: Path) -> None:
+    """Record them unless the cache has them for these jars, in some ten seconds. A failure is told and not raised."""
+    try:
+        java.entry(jars, record=_record)
+    except (LabError, KafkaException, OSError) as failure:
+        say("class-archive", f"not recorded, so ZooKeeper and brokers take some seconds longer to start: {failure}")
+
+
+def _record(content: Path) -> None:
+    with RunDirectory() as run:
+        recording = java.recording_options(zookeeper.MAIN_CLASS, content)
+        with ZooKeeperLab(directory=run.path / "zookeeper", java_options=recording) as server:
+            _record_broker(run.path / "broker", server.connect, content)
+            _end(server.process, java.place(zookeeper.MAIN_CLASS, content))
+
+
+def _record_broker(directory: Path, zookeeper_connect: str, content: Path) -> None:
+    recorded = Broker(_plan(directory, zookeeper_connect, content))
+    try:
+        recorded.start()
+        _use(recorded.plan)
+        _end(recorded.process, java.place(MAIN_CLASS, content))
+    finally:
+        recorded.stop(grace_seconds=0)
+
+
+def _plan(directory: Path, zookeeper_connect: str, content: Path) -> BrokerPlan:
+    return BrokerPlan(
+        broker_id=1,
+        host="127.0.0.1",
+        ports=Ports(internal=free_port(), plain=free_port(), sasl=free_port(), jmx=free_port()),
+        zookeeper_connect=zookeeper_connect,
+        directory=directory,
+        namespace=None,
+        plain_users={_USER: _PASSWORD},
+        zookeeper_login=None,
+        extra_properties={},
+        java_options=tuple(java.recording_options(MAIN_CLASS, content)),
+    )
+
+
+def _use(plan: BrokerPlan) -> None:
+    """Once each of what labs are used for: a topic, both kinds of login, a record in and out, the JMX exporter."""
+    admin = KafkaAdmin(f"{plan.host}:{plan.ports.plain}")
+    admin.wait_for_brokers([plan.broker_id])
+    admin.create_topic(_TOPIC, [[plan.broker_id]])
+    admin.create_scram_user(_USER, _PASSWORD)
+    sasl = f"{plan.host}:{plan.ports.sasl}"
+    can_log_in(sasl, _USER, password=_PASSWORD)
+    _produce_and_fetch(login_settings(sasl, _USER, password=_PASSWORD, mechanism="PLAIN"))
+    with urllib.request.urlopen(f"http://{plan.host}:{plan.ports.jmx}/metrics", timeout=_ANSWER_TIMEOUT_SECONDS) as metrics:
+        metrics.read()
+
+
+def _produce_and_fetch(login: dict[str, Any]) -> None:
+    producer = Producer(login)
+    producer.produce(_TOPIC, b"recorded")
+    producer.flush(_ANSWER_TIMEOUT_SECONDS)
+    consumer = Consumer({**login, "group.id": _TOPIC})
+    consumer.assign([TopicPartition(_TOPIC, 0, 0)])
+    consumer.poll(_ANSWER_TIMEOUT_SECONDS)
+    consumer.close()
+
+
+def _end(process: Process, archive: Path) -> None:
+    process.stop(_END_TIMEOUT_SECONDS)
+    if not archive.exists():
+        raise LabError(f"{process.name} ended without writing its class archive.\n{process.log_tail()}")
+
 
 _FIRST_BROKER_HOST_NUMBER = 10
 _CLIENT_HOST_NUMBER = 100

@@ -12,16 +12,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+from lab.errors import LabError, say
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.node import NodeLab
-from lab.process_identity import ProcessIdentity
-from lab.progress import say
+from lab.process import ProcessIdentity
 from lab.prometheus import monitoring
-from lab.shell_access import cluster_tools, kafka_tools, write_tools
-from lab.standing import StandingLab, Wanted, directory_of
+from lab.standing import StandingLab, Wanted, cluster_tools, directory_of, kafka_tools, write_tools
 from lab.zookeeper import ZooKeeperLab
 
 _CLUSTERS: dict[str, type[NodeLab] | type[KindLab]] = {"node": NodeLab, "kind": KindLab}

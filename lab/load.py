@@ -15,16 +15,195 @@ import ipaddress
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, TextIO
 
 from lab import process
 from lab.errors import LabError
-from lab.load_rows import LoadRow, read_rows
 from lab.network import Namespace
-from lab.pacing import RateStep
 from lab.process import Process
+
+# When a load client may move its next bytes: at a steady rate, in steps, or flat out. It holds no
+# clock; time comes in as a number.
+
+
+@dataclass(frozen=True)
+class RateStep:
+    """From `after_seconds` on the client wants `bytes_per_second`; None means as much as it can get, 0 nothing."""
+
+    after_seconds: float
+    bytes_per_second: int | None
+
+
+class Pacing:
+    """The demand of one client over time.
+
+    What could not be moved in time is made up for later, but never more than `catch_up_seconds` worth of it: 0 is a client whose
+    demand is gone when it was not served, a large number one that keeps a backlog.
+    """
+
+    def __init__(self, steps: Sequence[RateStep], *, catch_up_seconds: float) -> None:
+        """`steps` in order of time, the first at 0."""
+        self._steps = tuple(steps)
+        self._catch_up_seconds = catch_up_seconds
+        self._owed_bytes = 0.0
+        self._seen_seconds = 0.0
+
+    def wait_seconds(self, elapsed_seconds: float) -> float:
+        """How long to wait before the next bytes; 0 when they may move now. At a demand of nothing, a tenth of a second."""
+        rate = self._rate_at(elapsed_seconds)
+        self._owe(rate, elapsed_seconds)
+        if rate is None or self._owed_bytes > 0:
+            return 0.0
+        return 0.1 if rate == 0 else -self._owed_bytes / rate
+
+    def moved(self, moved_bytes: int) -> None:
+        """Note that these bytes moved."""
+        self._owed_bytes -= moved_bytes
+
+    def _owe(self, rate: int | None, elapsed_seconds: float) -> None:
+        if rate is None:
+            self._owed_bytes = 0.0
+        else:
+            grown = self._owed_bytes + rate * (elapsed_seconds - self._seen_seconds)
+            # One hundredth of a second is always allowed, or a client that is never behind could not send at all.
+            self._owed_bytes = min(grown, rate * max(self._catch_up_seconds, 0.01))
+        self._seen_seconds = elapsed_seconds
+
+    def _rate_at(self, elapsed_seconds: float) -> int | None:
+        begun = [step for step in self._steps if step.after_seconds <= elapsed_seconds]
+        return begun[-1].bytes_per_second if begun else 0
+
+
+# What a load client tells of each second: the rows of its JSON-lines file, and the meter that
+# writes them.
+
+
+@dataclass
+class LoadRow:
+    """One client in one second of the wall clock; the first and the last second of a run are not whole.
+
+    `moved_bytes` were acknowledged (produce) or received (consume). `throttle_milliseconds` is the longest delay a broker told it.
+    `failed` counts messages that were given up, `errors` errors of the connection.
+    """
+
+    unix_seconds: int
+    client: str
+    moved_bytes: int = 0
+    messages: int = 0
+    throttle_milliseconds: int = 0
+    failed: int = 0
+    errors: int = 0
+    bytes_by_partition: dict[int, int] = field(default_factory=dict)
+
+
+class Meter:
+    """Gathers what happens within a second and writes a row when the second is over, also for a second without any bytes."""
+
+    def __init__(self, client: str, out: TextIO, *, unix_seconds: float) -> None:
+        self._out = out
+        self._row = LoadRow(int(unix_seconds), client)
+        self.total_bytes = 0
+
+    def moved(self, partition: int, moved_bytes: int) -> None:
+        """One message was acknowledged or received."""
+        self._row.moved_bytes += moved_bytes
+        self._row.messages += 1
+        self._row.bytes_by_partition[partition] = self._row.bytes_by_partition.get(partition, 0) + moved_bytes
+        self.total_bytes += moved_bytes
+
+    def throttled(self, milliseconds: int) -> None:
+        """A broker answered with this throttle time."""
+        self._row.throttle_milliseconds = max(self._row.throttle_milliseconds, milliseconds)
+
+    def failed(self) -> None:
+        """One message was given up."""
+        self._row.failed += 1
+
+    def error(self) -> None:
+        """The connection or a fetch had an error."""
+        self._row.errors += 1
+
+    def tick(self, unix_seconds: float) -> None:
+        """Write the rows of all seconds before this moment."""
+        while self._row.unix_seconds < int(unix_seconds):
+            self._write()
+            self._row = LoadRow(self._row.unix_seconds + 1, self._row.client)
+
+    def close(self, unix_seconds: float) -> None:
+        """Write what is left, including the second that has just begun."""
+        self.tick(unix_seconds)
+        self._write()
+
+    def _write(self) -> None:
+        self._out.write(json.dumps(asdict(self._row)) + "\n")
+        self._out.flush()
+
+
+def read_rows(path: Path) -> list[LoadRow]:
+    """The rows written so far, oldest first; a last line still being written is left out; none when the file is not there yet."""
+    try:
+        lines = path.read_text().split("\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [_row(json.loads(line)) for line in lines]
+
+
+def _row(fields: dict[str, Any]) -> LoadRow:
+    row = LoadRow(**fields)
+    row.bytes_by_partition = {int(partition): moved for partition, moved in row.bytes_by_partition.items()}
+    return row
+
+
+# How busy the machine's processors were during a phase, and how much of them its host gave to
+# others.
+#
+# A virtual machine on a shared host can lose processor time that nothing in it asked for. A missed
+# bound reads differently then.
+
+
+# proc(5): user nice system idle iowait irq softirq steal; guest times, which follow, are part of user and nice
+_IDLE, _IOWAIT, _STEAL, _COUNTED = 3, 4, 7, 8
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorTimes:
+    """Counters of all processors together since the machine started, in ticks."""
+
+    total: int
+    idle: int
+    stolen: int
+
+    @classmethod
+    def now(cls, source: Path = Path("/proc/stat")) -> Self:
+        """The counters of this moment, from the kernel."""
+        first_line = source.read_text(encoding="ascii").splitlines()[0]
+        ticks = [int(text) for text in first_line.split()[1 : 1 + _COUNTED]]
+        return cls(sum(ticks), ticks[_IDLE] + ticks[_IOWAIT], ticks[_STEAL])
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorShare:
+    """Shares of all processor time of a phase, in percent: what ran here, and what the host took."""
+
+    busy_percent: float
+    stolen_percent: float
+
+    @classmethod
+    def between(cls, before: ProcessorTimes, after: ProcessorTimes) -> Self:
+        """The shares of the time between two moments; zeros when no tick passed."""
+        total = after.total - before.total
+        if total <= 0:
+            return cls(0.0, 0.0)
+        stolen = after.stolen - before.stolen
+        busy = total - stolen - (after.idle - before.idle)
+        return cls(100 * busy / total, 100 * stolen / total)
+
+    def __str__(self) -> str:
+        return f"processors {self.busy_percent:.0f} % busy, {self.stolen_percent:.0f} % taken by the machine's host"
+
 
 _REPOSITORY = Path(__file__).parent.parent
 _START_GRACE_SECONDS = 30

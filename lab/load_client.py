@@ -12,10 +12,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from lab.kafka_admin import login_settings
-from lab.load import LoadPlan, refuse_foreign_addresses
-from lab.load_rows import Meter
-from lab.pacing import Pacing
+from lab.kafka import login_settings
+from lab.load import LoadPlan, Meter, Pacing, refuse_foreign_addresses
 
 _CONNECT_TIMEOUT_SECONDS = 20
 _LONGEST_NAP_SECONDS = 0.05  # rows are due every second, and a stop should not have to wait

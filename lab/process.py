@@ -15,11 +15,74 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from lab.errors import LabError
+
+# Commands that end by themselves: what they write, or an error that shows what they complained of.
+# Parts that run on are `process`'s.
+
+
+def output_of(
+    command: Sequence[str],
+    *,
+    timeout_seconds: float,
+    environment: Mapping[str, str] | None = None,
+    working_directory: Path | None = None,
+) -> str:
+    """What `command` writes to stdout; `LabError` when it ends with another code than 0 or has not ended in time.
+
+    `environment` is all that it gets, and where it is looked for; without one, it gets this process's own.
+    """
+    shown = " ".join(command)
+    try:
+        done = subprocess.run(command, env=environment, cwd=working_directory, capture_output=True, text=True, timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        raise LabError(f"`{shown}` had not ended after {timeout_seconds:g} s.") from None
+    if done.returncode != 0:
+        raise LabError(f"`{shown}` failed with code {done.returncode}: {(done.stdout + done.stderr).strip()}")
+    return done.stdout
+
+
+# Who a recorded pid was: a pid alone may belong to a stranger by the time it is read back.
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """A process for all time: its pid, when it started (kernel ticks since boot) and which boot that was."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessIdentity | None:
+        """Who has that pid now; None when nobody has, or only a process that has ended and waits to be reaped."""
+        try:
+            # The second field is the program's name in parentheses and may hold spaces, so count from after it.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            return None
+        state, start_ticks = fields[0], int(fields[19])
+        return None if state == "Z" else cls(pid, start_ticks, boot_id)
+
+    @classmethod
+    def own(cls) -> ProcessIdentity:
+        """This process."""
+        identity = cls.of(os.getpid())
+        if identity is None:
+            raise RuntimeError("/proc is not mounted; the lab needs Linux with /proc")
+        return identity
+
+    def is_alive(self) -> bool:
+        """Whether exactly this process still runs."""
+        return ProcessIdentity.of(self.pid) == self
+
 
 NICENESS = 5
 _POLL_SECONDS = 0.02
@@ -163,3 +226,44 @@ def _stop_all() -> None:
         left = list(_running)
     for process in left:
         process.stop()
+
+
+# Waiting for a condition within a bound, with an error that shows why it did not come. It starts
+# and stops nothing.
+
+
+T = TypeVar("T")
+
+
+def wait_until(
+    condition: Callable[[], T],
+    what: str,
+    *,
+    timeout_seconds: float,
+    processes: Sequence[Process] = (),
+    poll_seconds: float = 0.05,
+) -> T:
+    """Poll `condition` until it is truthy and return what it gave.
+
+    `what` completes the sentence "waited N s for ...". Raises `LabError` after `timeout_seconds`, or at once when one of the
+    `processes` it depends on has ended; both show the tails of their logs. A condition that raises is not caught.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        _fail_on_ended(processes, what)
+        if time.monotonic() >= deadline:
+            raise LabError("\n".join([f"Waited {timeout_seconds:g} s for {what}; it did not come.", *_tails(processes)]))
+        time.sleep(poll_seconds)
+
+
+def _fail_on_ended(processes: Sequence[Process], what: str) -> None:
+    for process in processes:
+        if not process.is_running():
+            raise LabError(f"{process.name} ended with code {process.exit_code} before {what}.\n{process.log_tail()}")
+
+
+def _tails(processes: Sequence[Process]) -> list[str]:
+    return [process.log_tail() for process in processes]

@@ -10,19 +10,81 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab import cache, run_directory
+from lab import cache, java
 from lab.errors import LabError
-from lab.process import log_tail
-from lab.process_identity import ProcessIdentity
+from lab.java import SMALL_JVM
+from lab.kubernetes.kind import CLUSTER, KindLab
+from lab.kubernetes.kind_image import KIND
+from lab.kubernetes.tools import HELM, KUBE_NODE
+from lab.packages import kafka_jars
+from lab.process import ProcessIdentity, log_tail
+
+# What a person's shell needs to use a standing lab: commands by their usual names, and where the
+# parts answer.
+#
+# <standing lab>/bin/kubectl, helm, kind, docker, kafka-topics.sh, kafka-configs.sh     as far as
+# the lab has what they speak to
+
+
+_KAFKA_COMMANDS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+}
+_QUIET_LOG = "log4j.rootLogger=ERROR, stderr\nlog4j.appender.stderr=org.apache.log4j.ConsoleAppender\n"
+_QUIET_LOG += "log4j.appender.stderr.target=System.err\nlog4j.appender.stderr.layout=org.apache.log4j.SimpleLayout\n"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A command as the lab calls it: its words, and what it finds in its environment beside the shell's own."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_tools(directory: Path, tools: Mapping[str, Tool]) -> None:
+    """One executable file for each, named as people type it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, tool in tools.items():
+        words = ["exec", *(("env", *(f"{key}={value}" for key, value in tool.environment.items())) if tool.environment else ()), *tool.argv]
+        file = directory / name
+        file.write_text(f'#!/bin/sh\n{shlex.join(words)} "$@"\n')
+        file.chmod(0o755)
+
+
+def kafka_tools(directory: Path) -> dict[str, Tool]:
+    """Kafka's own commands; `directory` holds the settings of their log."""
+    settings = directory / "quiet.properties"
+    settings.write_text(_QUIET_LOG)
+    command = ("java", *SMALL_JVM, "-Xmx128m", f"-Dlog4j.configuration=file:{settings}", "-cp", java.class_path(kafka_jars()))
+    return {name: Tool((*command, main_class)) for name, main_class in _KAFKA_COMMANDS.items()}
+
+
+def cluster_tools(cluster: object) -> dict[str, Tool]:
+    """The commands that speak to a cluster, as KUBECONFIG says; for kind those of its container engine too."""
+    tools = {"kubectl": Tool((str(KUBE_NODE.binary()), "kubectl")), "helm": Tool((str(HELM.binary()),))}
+    if isinstance(cluster, KindLab):
+        with_engine = {**cluster.engine_environment, "KIND_CLUSTER_NAME": CLUSTER}
+        tools |= {"kind": Tool((str(KIND.binary()),), with_engine), "docker": Tool(("docker",), with_engine)}
+    return tools
+
+
+def exports(variables: Mapping[str, str], tools: Path) -> str:
+    """What a shell evaluates."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    return "\n".join([*lines, f'export PATH={shlex.quote(str(tools))}:"$PATH"'])
+
 
 _START_TIMEOUT_SECONDS = 3600.0  # a first build of Kubernetes is part of it
 _STOP_TIMEOUT_SECONDS = 60.0
@@ -113,7 +175,7 @@ def take_down(lab: StandingLab) -> None:
             time.sleep(_POLL_SECONDS)
         if lab.is_alive():  # its parts are tied to it and end with it; what it made is swept below
             os.kill(lab.keeper.pid, signal.SIGKILL)
-    run_directory.sweep()
+    cache.sweep()
     shutil.rmtree(directory_of(lab.name), ignore_errors=True)
 
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from lab.cache import RunDirectory
 from lab.doctor import refuse_missing
 from lab.java import properties, start_java
-from lab.kafka_jars import kafka_jars
-from lab.ports import free_port
-from lab.process import Process
-from lab.run_directory import RunDirectory
-from lab.waiting import wait_until
+from lab.network import free_port
+from lab.packages import kafka_jars
+from lab.process import Process, wait_until
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _START_TIMEOUT_SECONDS = 60

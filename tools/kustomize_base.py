@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from lab.helm import Helm
+from lab.kubernetes.tools import Helm
 from tools.generate import write_or_check
 
 FOLDER = Path("deploy/kustomize")

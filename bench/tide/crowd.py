@@ -8,8 +8,7 @@ from bench.tide.script import Business, Operation
 from bench.world import TOPIC
 from demo.rates import ByteSeries, Sample
 from lab.kafka import KafkaLab
-from lab.load import LoadClient, LoadPlan
-from lab.pacing import RateStep
+from lab.load import LoadClient, LoadPlan, RateStep
 
 _LONGEST_RUN_SECONDS = 1800
 # What L0 did not get while the machine was busy elsewhere, it gets later, as any client of Kafka.

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from lab.java import properties, start_java
 from lab.kafka import KafkaLab
-from lab.kafka_jars import kafka_jars
+from lab.packages import kafka_jars
 from lab.process import Process
 
 TOPIC = "neighbour"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from demo.rates import ByteSeries
-from lab.processor_time import ProcessorShare
+from lab.load import ProcessorShare
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager
 from demo.rates import ByteSeries, Sample
 from demo.tide.script import BROKER, BUSINESSES, PARTITION, TOPIC, Business
 from lab.kafka import KafkaLab
-from lab.load import LoadClient, LoadPlan
-from lab.pacing import RateStep
+from lab.load import LoadClient, LoadPlan, RateStep
 
 # What the consumers read round and round; it stays in the page cache.
 _FILLED_BYTES = 160_000_000

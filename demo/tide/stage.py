@@ -18,7 +18,7 @@ from demo.tide.load import Consumers, consumers
 from demo.tide.quota_witness import QuotaWitness
 from demo.tide.script import business_of
 from lab.errors import LabError
-from lab.processor_time import ProcessorShare, ProcessorTimes
+from lab.load import ProcessorShare, ProcessorTimes
 
 _FREE = "all read what they want, the limit is far away"
 _LONGEST_START_SECONDS = 60.0

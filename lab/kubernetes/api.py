@@ -7,6 +7,7 @@ deleted at the end.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import secrets
@@ -16,16 +17,34 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from lab.kube_key import service_account_key
-from lab.kubectl import run_kubectl
-from lab.kubernetes.tools import kube_binary
-from lab.ports import free_port
-from lab.process import Process, start
-from lab.progress import say
-from lab.run_directory import RunDirectory
-from lab.waiting import wait_until
+from lab.cache import RunDirectory
+from lab.errors import say
+from lab.kubernetes.tools import kube_binary, run_kubectl
+from lab.network import free_port
+from lab.process import Process, start, wait_until
+
+# The key that signs ServiceAccount tokens in the lab, made with the standard library alone.
+#
+# An EC private key file (RFC 5915) may leave out the public half, and Kubernetes computes that
+# from the private one; so a random number
+# in the right wrapping is a whole key, and no openssl has to be on the machine. For the lab only.
+
+
+_VERSION_1 = bytes.fromhex("020101")
+_OCTETS_32 = bytes.fromhex("0420")
+_CURVE_P256 = bytes.fromhex("a00a06082a8648ce3d030107")
+
+
+def service_account_key() -> str:
+    """A fresh P-256 private key in PEM."""
+    # The order of P-256 lies just below 2^256: a number of 255 bits, not 0, is always a valid key.
+    scalar = (1 + secrets.randbelow(2**255 - 1)).to_bytes(32, "big")
+    body = _VERSION_1 + _OCTETS_32 + scalar + _CURVE_P256
+    der = b"\x30" + bytes([len(body)]) + body
+    return f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC PRIVATE KEY-----\n"
+
 
 # Memory for time: with the usual 100 a small API server spends a quarter of its processor time on collecting garbage.
 _GARBAGE_PERCENT = "400"
@@ -230,3 +249,55 @@ def _answers(host: str, port: int, path: str) -> bool:
 def _write_private(path: Path, content: str) -> None:
     path.touch(mode=0o600)
     path.write_text(content)
+
+
+# ServiceAccounts of the lab's Kubernetes API with exactly the rights a test names, as kubeconfig
+# files.
+#
+# With an administrator's kubeconfig every missing RBAC rule goes unnoticed; with one of these it
+# is a 403. The rights are never wider
+# than what is given.
+
+
+Rule = Mapping[str, Sequence[str]]
+"""One RBAC rule as Kubernetes spells it: `apiGroups`, `resources`, `verbs` and, where wanted, `resourceNames`."""
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def service_account_kubeconfig(
+    kube_api: KubeApi,
+    name: str,
+    *,
+    namespace: str,
+    rules: Sequence[Rule],
+    granted_in: Sequence[str] = (),
+) -> Path:
+    """A kubeconfig that presents the ServiceAccount `name` of `namespace`, which is made and bound to `rules` here.
+
+    The rules hold in the namespaces of `granted_in`, or in the whole cluster when there are none. The token lasts an hour. The
+    namespaces have to exist. Raises `lab.kubernetes.tools.KubectlFailed` when the server refuses a rule.
+    """
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    objects: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}]
+    places: Sequence[str | None] = granted_in or [None]
+    for place in places:
+        objects += _grant(f"{namespace}-{name}", rules, subject=subject, place=place)
+    kube_api.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    token = kube_api.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=1h").strip()
+    return kube_api.kubeconfig_for(token=token, path=kube_api.directory / f"{namespace}-{name}.kubeconfig")
+
+
+def _grant(role_name: str, rules: Sequence[Rule], *, subject: Mapping[str, str], place: str | None) -> list[dict[str, Any]]:
+    prefix = "Cluster" if place is None else ""
+    metadata = {"name": role_name} if place is None else {"name": role_name, "namespace": place}
+    role = {"apiVersion": f"{_RBAC}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": list(rules)}
+    reference = {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": role_name}
+    binding = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{prefix}RoleBinding",
+        "metadata": metadata,
+        "roleRef": reference,
+        "subjects": [subject],
+    }
+    return [role, binding]

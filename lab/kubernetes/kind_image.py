@@ -7,21 +7,283 @@ one node. kind's files come out of its Go module; nothing is pulled, and nothing
 from __future__ import annotations
 
 import json
+import os
+import platform
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
 
 from image.archive import ImageConfig, write_archive, write_layer
-from lab import cache
-from lab.command import output_of
-from lab.debian_root import debian_root
-from lab.go_module import GoModule
-from lab.kind_preload import preload
-from lab.kube_dns import COREDNS
+from lab import cache, process
+from lab.cache import RunDirectory
+from lab.errors import LabError, say
+from lab.kubernetes import node, node_remains
+from lab.kubernetes.node import COREDNS, IPTABLES_LIBRARIES, IPTABLES_NAMES, PAUSE_IMAGE, lacks_sys_resource, node_parts, pause_image
 from lab.kubernetes.tools import KUBE_NODE, KUBERNETES_VERSION
-from lab.node_parts import IPTABLES_LIBRARIES, IPTABLES_NAMES, node_parts
-from lab.packages import unpacked
-from lab.pause_image import PAUSE_IMAGE, pause_image
+from lab.network import Namespace
+from lab.packages import GoModule, unpacked
+from lab.process import Process, output_of, wait_until
+
+# A Debian root file system as a tar file, out of the machine's own package mirror: what a
+# container that runs systemd is made of.
+#
+# Only what is essential and what is asked for gets in, without manuals and without kernel
+# settings, and no trace of which mirror it came
+# from. Made by mmdebstrap, unpacked from its package; needs root, because packages are configured
+# in the new root.
+
+
+_BUILD_TIMEOUT_SECONDS = 900.0
+_TOOLS = ("mmdebstrap", "debian-archive-keyring")
+_LIST_TARGETS = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
+# A container shares its machine's kernel: what a package would set there at boot is none of its business.
+_LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/lib/sysctl.d/*")
+_FORGET_MIRROR = 'rm -rf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/* "$1"/var/log/*'
+
+
+def debian_root(name: str, packages: Sequence[str], *, without: Sequence[str]) -> Path:
+    """The tar file of a root with these packages and what they depend on, less the files that match the globs `without`.
+
+    From the cache, under `name`, or built into it with the release that this machine runs: about a minute and 80 MB of downloads.
+    """
+    codename = codename_of(Path("/etc/os-release").read_text())
+    key_parts = [codename, platform.machine(), *_LEFT_OUT, _FORGET_MIRROR, "with", *packages, "without", *without]
+    return cache.entry(name, key_parts, build=lambda content: _build(content, codename, packages=packages, without=without)) / "root.tar"
+
+
+def codename_of(os_release: str) -> str:
+    """The word for the release, "bookworm", in the text of /etc/os-release; `LabError` where it has none."""
+    settings = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
+    try:
+        return settings["VERSION_CODENAME"].strip("\"'")
+    except KeyError:
+        raise LabError("This is no Debian: /etc/os-release names no VERSION_CODENAME, so no root file system can be made.") from None
+
+
+def sources_of(listed_targets: str, codename: str) -> list[str]:
+    """URI, suite and component, a line for each of the release's own suites among `apt-get indextargets`; others' repositories are not."""
+    suites = {codename, f"{codename}-updates", f"{codename}-security"}
+    lines = dict.fromkeys(listed_targets.splitlines())  # once each, in their order
+    return [line for line in lines if line.split()[1] in suites and line.split()[2] == "main"]
+
+
+def _build(content: Path, codename: str, *, packages: Sequence[str], without: Sequence[str]) -> None:
+    say("debian", f"making a {codename} root file system; about a minute")
+    work = content.parent / "work"
+    work.mkdir()
+    tools = unpacked(_TOOLS)
+    keyring = tools / "usr/share/keyrings/debian-archive-keyring.gpg"
+    mirrors = [f"deb [signed-by={keyring}] {source}" for source in sources_of(output_of(_LIST_TARGETS, timeout_seconds=60.0), codename)]
+    if not mirrors:
+        raise LabError(f"apt-get knows no source of {codename} main. Add Debian's own to /etc/apt/sources.list.d and run apt-get update.")
+    remove = f'cd "$1" && rm -f {" ".join(without)}'
+    command = [
+        str(tools / "usr/bin/mmdebstrap"),
+        "--mode=root",
+        "--variant=essential",
+        f"--include={','.join(packages)}",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
+        f"--customize-hook={remove}",
+        f"--customize-hook={_FORGET_MIRROR}",
+        "--format=tar",
+        codename,
+        str(content / "root.tar"),
+        *mirrors,
+    ]
+    environment = {"PATH": os.pathsep.join([str(tools / "usr/bin"), os.environ["PATH"]]), "TMPDIR": str(work)}
+    with process.start("mmdebstrap", command, log_path=work / "mmdebstrap.log", environment=environment) as making:
+        making.expect_success(_BUILD_TIMEOUT_SECONDS)
+
+
+# A containerd's store that already holds images, so that a node finds them when it starts and
+# pulls nothing.
+#
+# The store is filled by containerd itself, started here with nothing but the store: no container
+# runs, no root file system is unpacked.
+
+
+# What is in the images, and which images there are.
+_KEPT = ("io.containerd.content.v1.content", "io.containerd.metadata.v1.bolt")
+_IMPORT_TIMEOUT_SECONDS = 120.0
+
+
+def preload(store: Path, archives: Sequence[Path], names: Mapping[str, Sequence[str]], *, programs: Path) -> None:
+    """Fill `store`, which is made, with the docker archives, and give their images further `names` (image -> names).
+
+    `programs` is the directory with containerd and ctr.
+    """
+    # The paths of sockets end at 108 characters, which a directory of the cache may exceed.
+    with tempfile.TemporaryDirectory(prefix="tidegate-preload-") as scratch:
+        work = Path(scratch)
+        settings = work / "containerd.toml"
+        settings.write_text(_settings(store, work))
+        with process.start("containerd", [str(programs / "containerd"), "-c", str(settings)], log_path=work / "containerd.log") as engine:
+            ctr = [str(programs / "ctr"), f"--address={work}/containerd.sock", "--namespace=k8s.io"]
+            wait_until(lambda: _answers(ctr), "containerd to answer", timeout_seconds=30.0, processes=[engine])
+            for archive in archives:
+                imported = [*ctr, "images", "import", "--all-platforms", "--no-unpack", str(archive)]
+                output_of(imported, timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
+            for image, further in names.items():
+                for name in further:
+                    output_of([*ctr, "images", "tag", image, name], timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
+    for path in store.iterdir():
+        if path.name not in _KEPT:
+            shutil.rmtree(path)
+
+
+def _settings(store: Path, work: Path) -> str:
+    return f"""version = 2
+root = "{store}"
+state = "{work}/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+  address = "{work}/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{work}/opt"
+"""
+
+
+def _answers(ctr: list[str]) -> bool:
+    return subprocess.run([*ctr, "version"], capture_output=True, timeout=_IMPORT_TIMEOUT_SECONDS).returncode == 0
+
+
+# dockerd and containerd in a network namespace of the lab, out of Debian packages unpacked into
+# the cache. Needs root.
+#
+# They have mount and process namespaces of their own too (`kind_files/engine.sh`): when the lab
+# dies, the kernel ends every container with
+# them, and no mount is left. What is left even then, the control group, `node_remains` takes away.
+# Outside the lab's directory nothing of the
+# machine's files is read as a setting or written.
+
+
+_FILES = Path(__file__).parent / "kind_files"
+_PACKAGES = ("docker.io", "libdevmapper1.02.1", "tini")
+# Seen inside the namespace only.
+_BRIDGE_ADDRESS = "10.197.0.1/24"
+_CONTAINER_ADDRESSES = {"base": "10.196.0.0/16", "size": 24}
+_START_TIMEOUT_SECONDS = 60.0
+
+
+class Dockerd:
+    """A context manager that returns once dockerd answers. `environment` is all that a client of it needs, and nothing of a person's."""
+
+    def __init__(self, run: RunDirectory, namespace: Namespace, directory: Path, *, prepared: Path | None = None) -> None:
+        """`prepared` is the data directory of an earlier dockerd, whose images this one has too; it is only read."""
+        self._run = run
+        self._prepared = prepared
+        self._namespace = namespace
+        self._directory = directory
+        self._cgroup = f"tidegate-{run.lab_id}"
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._directory.mkdir(parents=True)
+            self.environment = self._environment()
+            self._run.record_undo([sys.executable, str(Path(node_remains.__file__)), self._cgroup, str(self._directory)])
+            stack.callback(node_remains.clear, self._cgroup, self._directory)
+            node.make(self._cgroup)
+            self.process = self._start()
+            stack.callback(self.process.kill)
+            wait_until(self._answers, "dockerd to answer", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def docker(self, *arguments: str, timeout_seconds: float = 120.0) -> str:
+        """What the docker command writes to stdout; `LabError` when it fails or has not ended in time."""
+        return self.call(["docker", *arguments], timeout_seconds=timeout_seconds)
+
+    def call(self, command: list[str], *, timeout_seconds: float) -> str:
+        """What a client of this dockerd writes to stdout; `LabError` when it fails or has not ended in time."""
+        return output_of(command, timeout_seconds=timeout_seconds, environment=self.environment)
+
+    def _environment(self) -> dict[str, str]:
+        parts = node_parts(self._directory / "bin")
+        files = unpacked(_PACKAGES)
+        (library,) = files.glob("lib/*/libdevmapper.so.*")
+        home = self._directory / "home"
+        home.mkdir()
+        programs = [str(files / "usr/sbin"), str(files / "usr/bin"), parts.environment["PATH"]]
+        libraries = [parts.environment["LD_LIBRARY_PATH"], str(library.parent)]
+        return {
+            **parts.environment,
+            "PATH": os.pathsep.join(programs),
+            "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+            "HOME": str(home),
+            "DOCKER_CONFIG": str(home / ".docker"),
+            "DOCKER_HOST": f"unix://{self._directory}/docker.sock",
+        }
+
+    def _start(self) -> Process:
+        (self._directory / "log").mkdir()
+        if self._prepared is not None:
+            _copy_images(self._prepared, self._directory / "data")
+        (self._directory / "containerd.toml").write_text(_containerd_settings(self._directory))
+        settings = self._directory / "daemon.json"
+        settings.write_text(json.dumps(self._settings(), indent=1))
+        # Not `ip netns exec`: it would hide the control groups.
+        inside = ["nsenter", f"--net=/run/netns/{self._namespace.name}"]
+        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "docker-init", "--"]
+        start = [str(_FILES / "engine.sh"), str(self._directory), str(self._prepared or ""), f"--config-file={settings}"]
+        argv = node.joined(self._cgroup, [*inside, *apart, *start])
+        return process.start("dockerd", argv, log_path=self._directory / "log" / "dockerd.log", environment=self.environment)
+
+    def _settings(self) -> dict[str, object]:
+        directory = self._directory
+        settings: dict[str, object] = {
+            "hosts": [f"unix://{directory}/docker.sock"],
+            "containerd": f"{directory}/containerd.sock",
+            "data-root": f"{directory}/data",
+            "exec-root": f"{directory}/exec",
+            "pidfile": f"{directory}/dockerd.pid",
+            "deprecated-key-path": f"{directory}/key.json",
+            "storage-driver": "overlay2",
+            "bip": _BRIDGE_ADDRESS,
+            "default-address-pools": [_CONTAINER_ADDRESSES],
+            # Nobody answers there, so names of the outside fail at once instead of after a time.
+            "dns": [self._namespace.address],
+            "userland-proxy": False,
+            "exec-opts": ["native.cgroupdriver=cgroupfs"],
+            "cgroup-parent": f"/{self._cgroup}/containers",
+        }
+        if lacks_sys_resource():
+            settings |= {"runtimes": {"bounded": {"path": str(_FILES / "runc-bounded")}}, "default-runtime": "bounded"}
+        return settings
+
+    def _answers(self) -> bool:
+        return subprocess.run(["docker", "version"], env=self.environment, capture_output=True, timeout=20).returncode == 0
+
+
+def _copy_images(prepared: Path, data: Path) -> None:
+    """All that dockerd knows of its images, and an empty directory for the files of each layer, where engine.sh mounts them."""
+    for part in ("image", "overlay2"):
+        shutil.copytree(prepared / part, data / part, symlinks=True, ignore=_layer_files)
+
+
+def _layer_files(directory: str, names: list[str]) -> list[str]:
+    return names if Path(directory).name == "diff" else []
+
+
+def _containerd_settings(directory: Path) -> str:
+    return f"""version = 2
+root = "{directory}/containerd"
+state = "{directory}/containerd-state"
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+  address = "{directory}/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{directory}/opt"
+"""
+
 
 KIND_VERSION = "v0.33.0"
 NODE_IMAGE = f"localhost/kind-node:{KUBERNETES_VERSION}"

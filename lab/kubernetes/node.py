@@ -11,25 +11,183 @@ kube-proxy and containerd run in the node's namespace; the API listens on the br
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from lab import control_group, process
-from lab.command import output_of
+from image.archive import ImageConfig, write_archive, write_layer
+from lab import cache, process
+from lab.cache import RunDirectory
 from lab.errors import LabError
-from lab.kube_calls import calls_policy
-from lab.kube_dns import start_resolver
 from lab.kubernetes import node_remains
 from lab.kubernetes.api import ApiPlan, KubeApi
-from lab.kubernetes.tools import KUBE_NODE
+from lab.kubernetes.tools import KUBE_NODE, PAUSE, calls_policy
 from lab.network import Namespace, Network
-from lab.node_parts import NodeParts, lacks_sys_resource, node_parts
-from lab.pause_image import PAUSE_IMAGE, pause_image
-from lab.process import Process
-from lab.run_directory import RunDirectory
-from lab.waiting import wait_until
+from lab.packages import GoModule, unpacked
+from lab.process import Process, output_of, wait_until
+
+# The container engine and network tools of a node, out of Debian packages unpacked into the cache:
+# nothing is installed or enabled.
+
+
+# Most machines have some of these already, in the same versions.
+IPTABLES_LIBRARIES = (
+    "libxtables12",
+    "libip4tc2",
+    "libip6tc2",
+    "libmnl0",
+    "libnftnl11",
+    "libnfnetlink0",
+    "libnetfilter-conntrack3",
+)
+_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "iptables", "conntrack", "libseccomp2", *IPTABLES_LIBRARIES)
+# Debian makes these links to xtables-nft-multi when the package is installed.
+IPTABLES_NAMES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
+_CAP_SYS_RESOURCE = 24
+
+
+@dataclass(frozen=True)
+class NodeParts:
+    """`cni_plugins` is a directory; `environment` makes the programs and their libraries be found."""
+
+    containerd: Path
+    cni_plugins: Path
+    environment: dict[str, str]
+
+
+def node_files() -> Path:
+    """The packages' files, downloaded first where the cache lacks them."""
+    return unpacked(_PACKAGES)
+
+
+def node_parts(links: Path) -> NodeParts:
+    """The parts; `links` is a directory of the caller's for names that are links."""
+    files = node_files()
+    links.mkdir(parents=True, exist_ok=True)
+    for name in IPTABLES_NAMES:
+        (links / name).symlink_to(files / "usr/sbin/xtables-nft-multi")
+    (libraries,) = (path.parent for path in files.glob("usr/lib/*/libseccomp.so.2"))
+    programs = [links, files / "usr/sbin", files / "usr/bin", files / "sbin", files / "bin"]
+    environment = {
+        "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
+        "LD_LIBRARY_PATH": str(libraries),
+        "XTABLES_LIBDIR": str(libraries / "xtables"),
+    }
+    return NodeParts(files / "usr/bin/containerd", files / "usr/lib/cni", environment)
+
+
+def lacks_sys_resource() -> bool:
+    """Whether this machine may not lower a process's badness for the out-of-memory killer: many virtual machines' containers may not."""
+    bounding = re.search(r"^CapBnd:\s+([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return bounding is not None and not int(bounding[1], 16) >> _CAP_SYS_RESOURCE & 1
+
+
+# A control group for everything that a node of the lab starts, containers too: what is found in it
+# is the lab's, and nothing else is.
+#
+# Made here; emptied and removed by `node_remains`, which must run without the rest of the lab.
+
+
+_ROOT = Path("/sys/fs/cgroup")
+_ENGINE_GROUP = "engine"
+
+
+def make(cgroup: str) -> None:
+    """In each hierarchy of version 1, or once with version 2, where the group below it may then limit what it runs.
+
+    The engine has a group below: with version 2, a group that holds processes can have no groups below it that are limited.
+    """
+    unified = (_ROOT / "cgroup.controllers").exists()
+    hierarchies = [_ROOT] if unified else [path for path in sorted(_ROOT.iterdir()) if (path / "cgroup.procs").exists()]
+    for hierarchy in hierarchies:
+        (hierarchy / cgroup / _ENGINE_GROUP).mkdir(parents=True)
+        _inherit_processors(hierarchy, cgroup)
+    if unified:
+        controllers = (_ROOT / cgroup / "cgroup.controllers").read_text().split()
+        (_ROOT / cgroup / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
+
+
+def joined(cgroup: str, argv: list[str]) -> list[str]:
+    """The command that runs `argv` in the engine's group; what it starts is there too."""
+    join = " ".join(f"echo $$ > {place}/{_ENGINE_GROUP}/cgroup.procs;" for place in node_remains.places(cgroup))
+    return ["sh", "-c", f'{join} exec "$0" "$@"', *argv]
+
+
+def _inherit_processors(hierarchy: Path, cgroup: str) -> None:
+    """A new group of version 1's cpuset allows no processor and no memory until it is told which."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        if (hierarchy / name).exists() and not (hierarchy / "cgroup.controllers").exists():
+            allowed = (hierarchy / name).read_text()
+            for group in (hierarchy / cgroup, hierarchy / cgroup / _ENGINE_GROUP):
+                (group / name).write_text(allowed)
+
+
+# The names of a cluster: CoreDNS, built from the Go module proxy, as a process of the lab in the
+# node's namespace.
+
+
+COREDNS_VERSION = "v1.12.1"
+
+COREDNS = GoModule(
+    program="coredns",
+    directory=Path(__file__).parent / "coredns_binary",
+    package="github.com/coredns/coredns",
+    title="CoreDNS",
+    announcement=f"building CoreDNS {COREDNS_VERSION} from the Go module proxy; two to three minutes on two cores, only this once",
+    packages_compiled=1300,
+)
+
+
+def start_resolver(api: KubeApi, namespace: Namespace, directory: Path) -> Process:
+    """Answer for the Services of `api` at the namespace's address, port 53; every other name is unknown."""
+    directory.mkdir(parents=True)
+    (directory / "Corefile").write_text(
+        f"""cluster.local {{
+    bind {namespace.address}
+    kubernetes {{
+        kubeconfig {api.kubeconfig}
+    }}
+    errors
+}}
+. {{
+    bind {namespace.address}
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
+}}
+"""
+    )
+    argv = ["nsenter", f"--net=/run/netns/{namespace.name}", str(COREDNS.binary()), "-conf", str(directory / "Corefile")]
+    return process.start("coredns", argv, log_path=directory / "coredns.log")
+
+
+# The image of the container that holds a Pod's namespaces open: one static program, built here, so
+# that nothing is pulled.
+
+
+PAUSE_IMAGE = "localhost/pause:lab"
+
+
+def pause_image() -> Path:
+    """A docker archive of it, from the cache or built into it."""
+    program = PAUSE.binary()
+    return cache.entry("pause-image", [PAUSE_IMAGE, program.read_bytes()], build=lambda content: _build(program, content)) / "pause.tar"
+
+
+def _build(program: Path, content: Path) -> None:
+    tree, layer = content / "tree", content / "layer.tar"
+    tree.mkdir()
+    shutil.copy2(program, tree / "pause")
+    write_layer(tree, layer)
+    write_archive(content / "pause.tar", PAUSE_IMAGE, [layer], ImageConfig(entrypoint=("/pause",)))
+    shutil.rmtree(tree)
+    layer.unlink()
+
 
 NODE = "lab"
 POD_SUBNET = "10.244.0.0/24"
@@ -139,14 +297,14 @@ class NodeLab:
         wait_until(self._is_ready, "the node to be Ready", timeout_seconds=_READY_TIMEOUT_SECONDS, processes=running, poll_seconds=0.5)
 
     def _start_containerd(self) -> None:
-        control_group.make(self._cgroup)
+        make(self._cgroup)
         (self.directory / "cni").mkdir(parents=True)
         (self.directory / "cni" / "10-bridge.conflist").write_text(json.dumps(_pod_network()))
         (self.directory / "containerd.toml").write_text(_containerd_settings(self.directory, self._parts))
         apart = ["unshare", "--mount", str(_ENGINE), str(self.directory)]
         argv = [*apart, str(self._parts.containerd), "-c", str(self.directory / "containerd.toml")]
         # Shims are its children and inherit the control group; Pods have groups of their own below it, made by kubelet.
-        self._run_argv("containerd", control_group.joined(self._cgroup, argv))
+        self._run_argv("containerd", joined(self._cgroup, argv))
         self._mounts = f"/proc/{self._processes[-1].pid}/ns/mnt"
         wait_until(self._engine_answers, "containerd to answer", timeout_seconds=30.0, processes=self._processes)
 

@@ -6,10 +6,158 @@ The first build of a machine compiles most of Kubernetes (five to nine minutes o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lab.go_module import GoModule
+from lab.errors import LabError
+from lab.packages import GoModule
+
+# What an API server of the lab writes down of the calls made to it: its audit policy. A test reads
+# which rights were made use of.
+
+
+def calls_policy() -> dict[str, object]:
+    """Every finished call of a ServiceAccount outside kube-system, without its content."""
+    quiet = {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]}
+    told = {"level": "Metadata", "userGroups": ["system:serviceaccounts"], "omitStages": ["RequestReceived", "ResponseStarted"]}
+    return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [quiet, told]}
+
+
+# Argo CD's own interpreter of health scripts, and its custom resource definitions, from the Go
+# module proxy.
+#
+# `lab/luahealth_binary` is Argo CD's module under another name, so that its files pin what is
+# built. Only `make test-argo` needs it: the
+# build takes minutes, and the daily tests have a Lua that is as strict.
+
+
+ARGO_CD_VERSION = "v3.2.0"  # the newest whose module needs no files of its repository beside it
+_ARGO_CD = f"github.com/argoproj/argo-cd/v3@{ARGO_CD_VERSION}"
+_TIMEOUT_SECONDS = 60.0
+
+LUAHEALTH = GoModule(
+    program="luahealth",
+    directory=Path(__file__).parent / "luahealth_binary",
+    package="./cmd/luahealth",
+    title="Argo CD's interpreter of health scripts",
+    announcement=f"building a part of Argo CD {ARGO_CD_VERSION} from the Go module proxy; four to six minutes on two cores, only this once",
+    packages_compiled=1050,
+)
+
+
+def health_of(script: Path, objects: Sequence[Path]) -> list[dict[str, str]]:
+    """What Argo CD would show of each object, a file of JSON: `status` and `message`. Raises `LabError` where the script fails."""
+    done = subprocess.run(
+        [str(LUAHEALTH.binary()), str(script), *map(str, objects)], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS
+    )
+    if done.returncode != 0:
+        raise LabError(f"Argo CD could not run {script}: {done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def argo_cd_crds() -> Path:
+    """The folder with Argo CD's CRDs, out of the module that the interpreter is built from."""
+    command = ["go", "mod", "download", "-json", _ARGO_CD]
+    done = subprocess.run(command, cwd=LUAHEALTH.directory, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise LabError(f"`{' '.join(command)}` failed, so there are no CRDs of Argo CD: {(done.stdout + done.stderr).strip()}")
+    return Path(json.loads(done.stdout)["Dir"]) / "manifests" / "crds"
+
+
+# Helm, built from the Go module proxy: how a chart is rendered, checked and installed in tests.
+#
+# `lab/helm_binary` is upstream's module under another name, so that its files pin what is built;
+# the command is upstream's own. Nothing of a
+# person's own Helm (its cache, repositories and plugins) is read or written.
+
+
+HELM_VERSION = "v3.19.5"  # the newest of the minor that is built for the lab's Kubernetes
+
+_KNOW_KUBERNETES = ("chartutil", "lint/rules")
+
+HELM = GoModule(
+    program="helm",
+    directory=Path(__file__).parent / "helm_binary",
+    package="helm.sh/helm/v3/cmd/helm",
+    title="Helm",
+    announcement=f"building Helm {HELM_VERSION} from the Go module proxy; two to three minutes on two cores, only this once",
+    packages_compiled=950,
+    stamps=(
+        f"helm.sh/helm/v3/internal/version.version={HELM_VERSION}",
+        # as upstream's own Makefile stamps it; without a cluster, charts are rendered and linted for this Kubernetes
+        *(f"helm.sh/helm/v3/pkg/{package}.k8sVersionMajor=1" for package in _KNOW_KUBERNETES),
+        *(f"helm.sh/helm/v3/pkg/{package}.k8sVersionMinor=34" for package in _KNOW_KUBERNETES),
+    ),
+)
+
+
+class HelmFailed(LabError):
+    """helm ended with a code other than 0; `said` is what it said, which for wrong values is the schema's message."""
+
+    def __init__(self, command: str, *, exit_code: int, said: str) -> None:
+        super().__init__(f"`helm {command}` ended with code {exit_code}: {said}")
+        self.said = said
+
+
+class Helm:
+    """Helm with a home of its own in `home`; `kubeconfig` is needed only by what talks to a cluster."""
+
+    def __init__(self, home: Path, kubeconfig: Path | None = None) -> None:
+        self._binary = HELM.binary()
+        places = {name: str(home / name.lower()) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR")}
+        # Nothing listens there: without a kubeconfig, no cluster that happens to be around is spoken to.
+        cluster = {"KUBECONFIG": str(kubeconfig or home / "no-kubeconfig")}
+        self._environment = {**os.environ, **places, **cluster}
+
+    def run(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
+        """What helm writes to stdout.
+
+        Raises `HelmFailed` when it ends with another code than 0, `LabError` when it has not ended in time.
+        """
+        shown = " ".join(arguments)
+        try:
+            done = subprocess.run(
+                [str(self._binary), *arguments], env=self._environment, capture_output=True, text=True, timeout=timeout_seconds
+            )
+        except subprocess.TimeoutExpired:
+            raise LabError(f"`helm {shown}` had not ended after {timeout_seconds:g} s.") from None
+        if done.returncode != 0:
+            raise HelmFailed(shown, exit_code=done.returncode, said=(done.stdout + done.stderr).strip())
+        return done.stdout
+
+
+# kubectl as a test or a person calls it: one command, as the administrator of one cluster of the
+# lab.
+
+
+class KubectlFailed(LabError):
+    """kubectl ended with a code other than 0; `stderr` is what it said, which for a rejected object is the server's message."""
+
+    def __init__(self, command: str, *, exit_code: int, stderr: str) -> None:
+        super().__init__(f"`kubectl {command}` ended with code {exit_code}: {stderr.strip()}")
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+def run_kubectl(binary: Path, kubeconfig: Path, arguments: Sequence[str], *, input: str | None, timeout_seconds: float) -> str:
+    """What kubectl, the part of `binary`, writes to stdout; what it caches lies beside the kubeconfig.
+
+    `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than 0, `LabError` when it has not ended in
+    time.
+    """
+    shown = " ".join(arguments)
+    command = [str(binary), "kubectl", f"--kubeconfig={kubeconfig}", f"--cache-dir={kubeconfig.parent / 'kubectl'}", *arguments]
+    try:
+        done = subprocess.run(command, input=input or "", capture_output=True, text=True, timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        raise LabError(f"`kubectl {shown}` had not ended after {timeout_seconds:g} s.") from None
+    if done.returncode != 0:
+        raise KubectlFailed(shown, exit_code=done.returncode, stderr=done.stderr)
+    return done.stdout
+
 
 KUBERNETES_VERSION = "v1.34.4"
 

@@ -19,8 +19,8 @@ from kubernetes import config as kubernetes_config
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
+from lab.process import wait_until
 from lab.prometheus import PrometheusLab, monitoring
-from lab.waiting import wait_until
 from lab.zookeeper import ZooKeeperLab
 from tests.unit.resources.documents import override, policy, tier
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import archive_recording, broker, cache, zookeeper
+from lab import cache, kafka, zookeeper
 from lab.kafka import KafkaLab
-from lab.kafka_jars import kafka_jars
+from lab.packages import kafka_jars
 from lab.process import Process
 
 pytestmark = pytest.mark.integration
@@ -27,7 +27,7 @@ def has_mapped_its_archive(process: Process, main_class: str) -> bool:
 
 
 def test_zookeeper_and_every_broker_start_from_what_was_recorded(kafka: KafkaLab) -> None:
-    parts = {zookeeper.MAIN_CLASS: [kafka.zookeeper.process], broker.MAIN_CLASS: [each.process for each in kafka.brokers]}
+    parts = {zookeeper.MAIN_CLASS: [kafka.zookeeper.process], kafka.MAIN_CLASS: [each.process for each in kafka.brokers]}
     mapped = [has_mapped_its_archive(process, main_class) for main_class, processes in parts.items() for process in processes]
     assert mapped == [java_can_share_classes()] * 4, "`python -m lab prepare` records the archives"
 
@@ -41,6 +41,6 @@ def test_a_java_that_cannot_record_costs_a_line_and_no_error(
     java.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     before = cache.entries()
-    archive_recording.record_archives(jars)
+    kafka.record_archives(jars)
     assert "class-archive: not recorded" in capsys.readouterr().err
     assert cache.entries() == before

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import run_directory
+from lab import cache
+from lab.cache import RunDirectory
 from lab.errors import LabError
 from lab.kafka import KafkaLab
 from lab.network import Network
-from lab.run_directory import RunDirectory
-from lab.waiting import wait_until
+from lab.process import wait_until
 from lab.zookeeper import ZooKeeperLab
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -50,14 +50,14 @@ def lab_of_another_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def traces_of(lab_id: str) -> list[str]:
     """Processes that work in the lab's directory, its directory, its namespaces and its links."""
-    directory = run_directory.runs_root() / lab_id
+    directory = cache.runs_root() / lab_id
     files = [str(directory)] if directory.exists() else []
     listing = subprocess.run("ip -br link; ip netns list", shell=True, capture_output=True, text=True, check=True).stdout
     return processes_of(lab_id) + files + [line for line in listing.splitlines() if line.startswith(f"tg{lab_id}")]
 
 
 def processes_of(lab_id: str) -> list[str]:
-    directory = str(run_directory.runs_root() / lab_id)
+    directory = str(cache.runs_root() / lab_id)
     return [command for process in Path("/proc").glob("[0-9]*") if directory in (command := command_line(process))]
 
 

@@ -10,9 +10,8 @@ import pytest
 import yaml
 from kubernetes import client, watch
 
-from lab.kube_identity import service_account_kubeconfig
-from lab.kubectl import KubectlFailed
-from lab.kubernetes.api import KubeApi
+from lab.kubernetes.api import KubeApi, service_account_kubeconfig
+from lab.kubernetes.tools import KubectlFailed
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from lab.kafka import KafkaLab
-from lab.load import LoadClient, LoadPlan
-from lab.pacing import RateStep
-from lab.quota_log import QuotaChange
+from lab.kafka import KafkaLab, QuotaChange
+from lab.load import LoadClient, LoadPlan, RateStep
 
 pytestmark = pytest.mark.integration
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.kafka import KafkaLab
+from lab.process import wait_until
 from lab.prometheus import PrometheusLab
-from lab.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -19,7 +19,7 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import Shelf
 from tidegate.control.audit.sink import AuditDesk

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.helm import Helm
 from lab.kubernetes.api import KubeApi
+from lab.kubernetes.tools import Helm
 
 HERE = Path(__file__).parent
 CHART = HERE.parents[2] / "charts" / "tidegate"

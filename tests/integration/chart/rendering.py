@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from lab.helm import Helm
+from lab.kubernetes.tools import Helm
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]

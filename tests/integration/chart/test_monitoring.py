@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.helm import Helm
+from lab.kubernetes.tools import Helm
 from lab.packages import PROMETHEUS, unpacked
 from tests.integration.chart.rendering import CHART, CHECKOUT, HERE, objects, only, rendered
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 import yaml
 
-from lab.helm import Helm, HelmFailed
+from lab.kubernetes.tools import Helm, HelmFailed
 from tests.integration.chart.rendering import CHART, CHECKOUT, HERE, VALUES_FILES, objects, only, rendered
 from tidegate.cli import app
 from tidegate.resources.crd import crd_document

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.helm import Helm
+from lab.kubernetes.tools import Helm
 from tests.integration.chart.rendering import CHECKOUT, HERE, objects, only, rendered
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 

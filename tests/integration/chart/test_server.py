@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.helm import Helm, HelmFailed
-from lab.kubectl import KubectlFailed
 from lab.kubernetes.api import KubeApi
-from lab.waiting import wait_until
+from lab.kubernetes.tools import Helm, HelmFailed, KubectlFailed
+from lab.process import wait_until
 from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, objects, rendered
 from tests.unit.resources.documents import policy
 from tidegate.resources.kinds import KINDS

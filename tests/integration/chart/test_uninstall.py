@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from lab.helm import Helm
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.ports import free_port
-from lab.waiting import wait_until
+from lab.kubernetes.tools import Helm
+from lab.network import free_port
+from lab.process import wait_until
 from tests.integration.chart.rendering import CHART, only, rendered
 from tests.integration.chart.rendering import objects as documents
 from tests.integration.operator.test_rights import objects

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from lab.kafka import KafkaLab
-from lab.kubectl import KubectlFailed
 from lab.kubernetes.api import KubeApi
-from lab.waiting import wait_until
+from lab.kubernetes.tools import KubectlFailed
+from lab.process import wait_until
 from tests.integration.conftest import CHECKOUT
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.unit.gitops.argo_lua import health_of

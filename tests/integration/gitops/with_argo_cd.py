@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import luahealth
 from lab.errors import LabError
+from lab.kubernetes import tools
 from lab.kubernetes.api import KubeApi
 from tests.unit.gitops.samples import CHECKOUT, SAMPLES, SCRIPTS
 
@@ -24,7 +24,7 @@ def test_argo_cd_shows_every_sample_as_its_file_says(script: Path, tmp_path: Pat
     paths = [tmp_path / f"{sample.path.stem}.json" for sample in chosen]
     for sample, path in zip(chosen, paths, strict=True):
         path.write_text(json.dumps(sample.document))
-    shown = luahealth.health_of(script, paths)
+    shown = tools.health_of(script, paths)
     assert [{key: value for key, value in one.items() if value} for one in shown] == [sample.expected for sample in chosen]
 
 
@@ -36,11 +36,11 @@ def test_argo_cd_lacks_what_the_lua_of_the_daily_tests_lacks(outlawed: str, tmp_
     script.write_text(f"return {{status = {outlawed}}}")
     document.write_text("{}")
     with pytest.raises(LabError, match="attempt to"):
-        luahealth.health_of(script, [document])
+        tools.health_of(script, [document])
 
 
 def test_the_applications_are_what_argo_cds_schemas_allow(kube_api: KubeApi) -> None:
-    kube_api.install_crds(*(luahealth.argo_cd_crds() / f"{kind}-crd.yaml" for kind in ("application", "appproject")))
+    kube_api.install_crds(*(tools.argo_cd_crds() / f"{kind}-crd.yaml" for kind in ("application", "appproject")))
     kube_api.kubectl("create", "namespace", "argocd")
     folder = str(CHECKOUT / "examples" / "argocd")
     told = kube_api.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "--recursive", "-f", folder).splitlines()

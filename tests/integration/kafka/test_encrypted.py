@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from controller_logic.model import QuotaKey
 from lab.kafka import KafkaLab
-from lab.ports import free_port
+from lab.network import free_port
 from lab.zookeeper import ZooKeeperLab
 from tests.contract.quota_store_stage import ALICE, CLUSTER, first, lay_out_kafka
 from tests.integration.kafka.certificates import Certificates, make_certificates

@@ -8,9 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from controller_logic.model import Default, Entity, QuotaKey
-from lab.kafka import KafkaLab
-from lab.quota_log import DEFAULT, QuotaChange
-from lab.waiting import wait_until
+from lab.kafka import DEFAULT, KafkaLab, QuotaChange
+from lab.process import wait_until
 from tests.contract.quota_store_stage import first, give_back
 from tidegate.kafka.names import config_path, parse_quota
 from tidegate.kafka.settings import ZooKeeperConnection

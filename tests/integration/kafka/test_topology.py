@@ -9,7 +9,7 @@ import pytest
 
 from controller_logic.model import TopicLeaders
 from lab.kafka import KafkaLab
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection

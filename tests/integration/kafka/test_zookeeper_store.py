@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from controller_logic.model import Entity, QuotaKey
-from lab.waiting import wait_until
+from lab.process import wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 from tests.contract.quota_store_contract import QuotaStoreContract
 from tests.contract.quota_store_stage import ALICE, ALICE_APP, CLUSTER, OtherWriter, elect, first, lay_out_kafka

@@ -10,10 +10,9 @@ import pytest
 from kubernetes import client as kubernetes_client
 
 from controller_logic.reasons import Reason
-from lab.kube_identity import service_account_kubeconfig
-from lab.kubernetes.api import KubeApi
-from lab.ports import free_port
-from lab.waiting import wait_until
+from lab.kubernetes.api import KubeApi, service_account_kubeconfig
+from lab.network import free_port
+from lab.process import wait_until
 from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Person
 from tests.unit.resources.documents import policy
 from tidegate.errors import NotFound, Unauthorized, Unreachable

@@ -11,8 +11,8 @@ import pytest
 from kubernetes import client as kubernetes_client
 
 from controller_logic.rollup_schedule import Window
-from lab.helm import Helm
 from lab.kubernetes.api import KubeApi
+from lab.kubernetes.tools import Helm
 from tests.contract.kubernetes_contract import rollup_job
 from tests.integration.chart.rendering import objects, rendered
 from tests.unit.resources.documents import policy

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 
 from lab.kafka import KafkaLab
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ResourceKind
 
 TIERS, MEMBERS_PER_TIER = 5, 10

@@ -18,8 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lab.cache import root as cache_directory
 from lab.kubernetes.api import KubeApi
-from lab.process import Process, start
-from lab.waiting import wait_until
+from lab.process import Process, start, wait_until
 
 
 class OperatorProcess:

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, CustomObjectsApi
 
-from lab.exporter import exporting
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.prometheus import PrometheusLab, ScrapeTarget
-from lab.waiting import wait_until
+from lab.process import wait_until
+from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 

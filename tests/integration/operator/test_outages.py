@@ -22,7 +22,7 @@ from kubernetes.client import ApiClient, CoreV1Api
 from controller_logic.model import Level
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.integration.operator.tide import CONTRACT, MB, THROTTLED
 from tests.integration.operator.tide_stage import HIGH, LOW, Stage, set_up
 

@@ -14,7 +14,7 @@ from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 from controller_logic.model import Entity, QuotaKey
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_rights import objects
 from tidegate.kafka.settings import ZooKeeperConnection

@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.waiting import wait_until
+from lab.process import wait_until
 from lab.zookeeper import ZooKeeperLab
 from tests.integration.operator.estate import MEMBERS_PER_TIER, TIERS, Estate, lay_out, one_leader_on_each_broker
 from tests.integration.operator.operator_process import OperatorProcess

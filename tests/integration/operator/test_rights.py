@@ -13,7 +13,7 @@ import pytest
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.store import open_zookeeper_store
 

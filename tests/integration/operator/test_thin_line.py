@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.load import LoadClient, LoadPlan
-from lab.waiting import wait_until
+from lab.process import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

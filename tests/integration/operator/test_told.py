@@ -16,11 +16,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from controller_logic.model import Level
-from lab.exporter import exporting
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.prometheus import PrometheusLab, ScrapeTarget
-from lab.waiting import wait_until
+from lab.process import wait_until
+from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.tide import CONTRACT, MB, Tide, Witness
 

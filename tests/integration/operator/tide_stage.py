@@ -15,11 +15,10 @@ from kazoo.client import KazooClient
 from kubernetes.client import ApiClient, CoordinationV1Api, CoreV1Api, CustomObjectsApi
 
 from controller_logic.model import Level
-from lab.exporter import exporting
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.prometheus import PrometheusLab, ScrapeTarget
-from lab.waiting import wait_until
+from lab.process import wait_until
+from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from lab.zookeeper import ZooKeeperLab
 from tests.integration.operator.estate import lay_out
 from tests.integration.operator.operator_process import OperatorProcess

@@ -9,9 +9,8 @@ from functools import partial
 import pytest
 
 from controller_logic.model import Readings
-from lab.exporter import Exporter, exporting
-from lab.prometheus import PrometheusLab, ScrapeTarget
-from lab.waiting import wait_until
+from lab.process import wait_until
+from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
 from tests.integration.prometheus.estate import broker_page, node_page, twin_page
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer, Queries

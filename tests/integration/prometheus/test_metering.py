@@ -9,10 +9,9 @@ from confluent_kafka import Producer
 
 from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
 from controller_logic.model import BYTE_RATE_KEYS, Direction, Entity
-from lab.kafka import KafkaLab
-from lab.kafka_admin import login_settings
+from lab.kafka import KafkaLab, login_settings
+from lab.process import wait_until
 from lab.prometheus import PrometheusLab
-from lab.waiting import wait_until
 from tests.contract.quota_store_stage import first, give_back
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.store import open_zookeeper_store

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from lab.run_directory import RunDirectory
+from lab.cache import RunDirectory
 from tests.integration.rollup.estate import write_estate
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.rollup.spark.session import spark_session

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from lab import process
+from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
-from lab.ports import free_port
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.unit.rollup.transport.chunk_writer import write_request
 
 _TIMEOUT_SECONDS = 60

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.rollup.transport.histories import BASE_MS, STALE
 from tidegate.errors import Unreachable

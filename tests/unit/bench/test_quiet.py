@@ -8,7 +8,7 @@ import pytest
 
 from bench.figure import Figure
 from bench.quiet import Measured, quiet
-from lab.processor_time import ProcessorTimes
+from lab.load import ProcessorTimes
 
 
 def of_shares(stolen_percents: Iterable[int]) -> list[ProcessorTimes]:

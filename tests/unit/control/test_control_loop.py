@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.unit.control.stage import Stage
 from tidegate.control.manager import ControlLoop
 from tidegate.control.runtime import Cause, Wakeup

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.unit.control.stage import Stage
 from tidegate.control import controller as controller_module
 from tidegate.control.controller import first_word

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller_logic.reasons import Reason
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.unit.control.stage import Stage
 from tidegate.control import manager as manager_module
 from tidegate.control.manager import Manager

@@ -11,7 +11,7 @@ import pytest
 
 from controller_logic.model import Readings
 from controller_logic.reasons import Reason
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
 from tidegate.control.metrics_watch import Around, MetricsWatch

@@ -13,7 +13,7 @@ import pytest
 from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, WindowJob
-from lab.waiting import wait_until
+from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import Stage
 from tidegate.control.report.conditions import UNSEEN_AFTER_SECONDS, Truth, Verdict, rollups_current

@@ -10,7 +10,7 @@ from demo.outcome import Outcome, PhaseResult, Reaction
 from demo.rates import ByteSeries, Sample
 from demo.scale import FULL, Scale, Windows
 from demo.script import HEALTHY_LEADERS, ORPHAN, VICTIM, Phase, Step, played_phases, quota_of
-from lab.processor_time import ProcessorShare
+from lab.load import ProcessorShare
 
 START = 1_700_000_000.0
 STEPS_SECONDS = 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import class_archive
+from lab import java
 
 PROGRAM = "kafka.Kafka"
 
@@ -30,7 +30,7 @@ def jars(tmp_path: Path) -> Path:
 @pytest.fixture
 def recorded(jars: Path) -> Path:
     """The jars for which PROGRAM was recorded."""
-    class_archive.entry(jars, record=lambda content: class_archive.place(PROGRAM, content).write_text("classes") and None)
+    java.entry(jars, record=lambda content: java.place(PROGRAM, content).write_text("classes") and None)
     return jars
 
 
@@ -42,22 +42,22 @@ def says(java: Path, version: str) -> None:
 
 def test_the_class_path_has_all_jars_in_one_order(jars: Path) -> None:
     (jars / "notes.txt").write_text("not a jar")
-    assert class_archive.class_path(jars) == f"{jars}/agent.jar:{jars}/kafka.jar:{jars}/zookeeper.jar"
+    assert java.class_path(jars) == f"{jars}/agent.jar:{jars}/kafka.jar:{jars}/zookeeper.jar"
 
 
 def test_where_nothing_was_recorded_a_start_has_no_option_more(jars: Path) -> None:
-    assert class_archive.sharing_options(PROGRAM, jars) == []
+    assert java.sharing_options(PROGRAM, jars) == []
 
 
 def test_a_recorded_program_starts_from_its_archive(recorded: Path) -> None:
-    archive = class_archive.find(PROGRAM, recorded)
+    archive = java.find(PROGRAM, recorded)
     assert archive is not None
     assert archive.read_text() == "classes"
-    assert f"-XX:SharedArchiveFile={archive}" in class_archive.sharing_options(PROGRAM, recorded)
+    assert f"-XX:SharedArchiveFile={archive}" in java.sharing_options(PROGRAM, recorded)
 
 
 def test_a_program_that_was_not_recorded_starts_as_everywhere(recorded: Path) -> None:
-    assert class_archive.sharing_options("kafka.admin.ConfigCommand", recorded) == []
+    assert java.sharing_options("kafka.admin.ConfigCommand", recorded) == []
 
 
 def is_touched(jars: Path) -> None:
@@ -77,15 +77,15 @@ def gets_company(jars: Path) -> None:
 @pytest.mark.parametrize("changes", [is_touched, grows, gets_company])
 def test_an_archive_of_other_jars_is_not_offered(recorded: Path, changes: Callable[[Path], None]) -> None:
     changes(recorded)
-    assert class_archive.find(PROGRAM, recorded) is None
+    assert java.find(PROGRAM, recorded) is None
 
 
 def test_an_archive_of_another_java_is_not_offered(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     says(tmp_path / "other" / "java", 'openjdk version "99"')
     monkeypatch.setenv("PATH", f"{tmp_path / 'other'}:{os.environ['PATH']}")
-    assert class_archive.find(PROGRAM, recorded) is None
+    assert java.find(PROGRAM, recorded) is None
 
 
 def test_no_java_is_no_archive_and_no_error(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert class_archive.find(PROGRAM, recorded) is None
+    assert java.find(PROGRAM, recorded) is None

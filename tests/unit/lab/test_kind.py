@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.debian_root import codename_of, sources_of
 from lab.errors import LabError
 from lab.kubernetes import kind
-from lab.kubernetes.kind_image import container_base, with_pause_image
+from lab.kubernetes.kind_image import codename_of, container_base, sources_of, with_pause_image
 
 RUNC_BOUNDED = Path(kind.__file__).parent / "kind_files" / "runc-bounded"
 CAPABILITIES = ["CAP_CHOWN", "CAP_SYS_RESOURCE", "CAP_SYS_TIME"]

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.load import LoadClient, LoadPlan, refuse_foreign_addresses
-from lab.load_rows import Meter, read_rows
-from lab.pacing import RateStep
+from lab.load import LoadClient, LoadPlan, Meter, RateStep, read_rows, refuse_foreign_addresses
 
 
 def plan_for(bootstrap_servers: str) -> LoadPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.pacing import Pacing, RateStep
+from lab.load import Pacing, RateStep
 
 MESSAGE = 10_000
 

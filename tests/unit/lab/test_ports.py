@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import ports
+from lab import network
 
 # Below the labs' range and on an address of this process: other tests take ports meanwhile.
 PORTS = range(19900, 19904)
@@ -21,16 +21,16 @@ HOST = f"127.31.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
 @pytest.fixture(autouse=True)
 def few_ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(ports, "_candidates", lambda: PORTS)
-    monkeypatch.setattr(ports, "_claimed", set())
-    monkeypatch.setattr(ports, "_claims_file", [])
+    monkeypatch.setattr(network, "_candidates", lambda: PORTS)
+    monkeypatch.setattr(network, "_claimed", set())
+    monkeypatch.setattr(network, "_claims_file", [])
     yield
-    for claims in ports._claims_file:
+    for claims in network._claims_file:
         os.close(claims)
 
 
 def test_no_port_is_given_twice() -> None:
-    given = {ports.free_port(HOST) for _ in range(3)}
+    given = {network.free_port(HOST) for _ in range(3)}
     assert len(given) == 3
 
 
@@ -38,12 +38,12 @@ def test_a_port_somebody_listens_on_is_not_given() -> None:
     with socket.socket() as listener:
         listener.bind((HOST, PORTS[0]))
         listener.listen()
-        assert PORTS[0] not in {ports.free_port(HOST) for _ in range(3)}
+        assert PORTS[0] not in {network.free_port(HOST) for _ in range(3)}
 
 
 def test_another_process_does_not_get_a_port_of_ours() -> None:
-    ours = {ports.free_port(HOST) for _ in range(3)}
-    asks = f"from lab import ports; ports._candidates = lambda: {PORTS}; print(ports.free_port({HOST!r}))"
+    ours = {network.free_port(HOST) for _ in range(3)}
+    asks = f"from lab import network; network._candidates = lambda: {PORTS}; print(network.free_port({HOST!r}))"
     theirs = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
     assert int(theirs.stdout) not in ours
 
@@ -51,4 +51,4 @@ def test_another_process_does_not_get_a_port_of_ours() -> None:
 def test_a_given_port_is_outside_what_the_kernel_hands_to_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    assert ports.free_port() < max(first_ephemeral, 32000)
+    assert network.free_port() < max(first_ephemeral, 32000)

@@ -12,8 +12,7 @@ import pytest
 
 from lab import process
 from lab.errors import LabError
-from lab.process_identity import ProcessIdentity
-from lab.waiting import wait_until
+from lab.process import ProcessIdentity, wait_until
 
 
 def lines_of(path: Path) -> list[str]:

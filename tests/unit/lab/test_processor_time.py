@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lab.processor_time import ProcessorShare, ProcessorTimes
+from lab.load import ProcessorShare, ProcessorTimes
 
 
 def times(tmp_path: Path, counters: str) -> ProcessorTimes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.quota_log import DEFAULT, QuotaChange, is_applied
+from lab.kafka import DEFAULT, QuotaChange, is_applied
 
 LOG = """\
 2026-01-01 00:00:00,001 INFO kafka.server.ClientQuotaManager Changing PRODUCE quota for user alice to 1000000.0

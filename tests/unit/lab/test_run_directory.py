@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import run_directory
-from lab.process_identity import ProcessIdentity
-from lab.run_directory import RunDirectory
+from lab import cache
+from lab.cache import RunDirectory
+from lab.process import ProcessIdentity
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def interrupted_run(undo: list[list[str]]) -> Path:
     """A run whose owner had this process's pid but started at another time: its pid was given away since."""
-    path = run_directory.runs_root() / "dead"
+    path = cache.runs_root() / "dead"
     path.mkdir(parents=True)
     stranger = replace(ProcessIdentity.own(), start_ticks=1)
     (path / "owner.json").write_text(json.dumps(asdict(stranger)))
@@ -42,7 +42,7 @@ def test_a_failed_run_leaves_nothing() -> None:
     with contextlib.suppress(RuntimeError), RunDirectory() as run:
         (run.path / "data").mkdir()
         raise RuntimeError("no luck")
-    assert list(run_directory.runs_root().iterdir()) == []
+    assert list(cache.runs_root().iterdir()) == []
 
 
 def test_the_next_run_clears_what_an_interrupted_one_left(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_next_run_clears_what_an_interrupted_one_left(tmp_path: Path) -> Non
 
 def test_a_living_run_is_not_touched() -> None:
     with RunDirectory() as run:
-        run_directory.sweep()
+        cache.sweep()
         assert run.path.exists()
 
 
@@ -62,5 +62,5 @@ def test_a_living_run_is_not_touched() -> None:
 def test_a_run_whose_owner_cannot_be_read_is_cleared(owner: str) -> None:
     path = interrupted_run([])
     (path / "owner.json").write_text(owner)
-    run_directory.sweep()
+    cache.sweep()
     assert not path.exists()

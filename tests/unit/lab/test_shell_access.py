@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lab.shell_access import Tool, exports, write_tools
+from lab.standing import Tool, exports, write_tools
 
 
 def test_a_shell_that_evaluates_it_finds_commands_and_addresses(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from lab import standing
 from lab.errors import LabError
-from lab.process_identity import ProcessIdentity
+from lab.process import ProcessIdentity
 from lab.standing import StandingLab, Wanted
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab import process
 from lab.errors import LabError
-from lab.waiting import wait_until
+from lab.process import wait_until
 
 
 def test_what_the_condition_gave_is_returned() -> None:

@@ -9,7 +9,7 @@ from demo.tide.episode import Episode, QuotaStep, TierStep
 from demo.tide.length import FULL_TIDE, TideLength
 from demo.tide.outcome import TideOutcome
 from demo.tide.script import BUSINESSES, CONTRACT, LEVELS, Business
-from lab.processor_time import ProcessorShare
+from lab.load import ProcessorShare
 
 BEGAN = 1_700_000_000.0
 LIMITED, FIRST_WRITE, MEASURED, RAISED, ENDED = (BEGAN + seconds for seconds in (24, 30, 150, 190, 290))

@@ -9,7 +9,7 @@ from demo.marks import MarkKind
 from demo.tide.again import left_out_words, played
 from demo.tide.episode import Episode
 from demo.tide.section import section_html
-from lab.processor_time import ProcessorShare
+from lab.load import ProcessorShare
 
 from .conftest import PlayedEpisode, PlayedTide
 
