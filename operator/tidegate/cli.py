@@ -7,11 +7,13 @@ An expected error never shows a traceback: it says what happened and what to do,
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from tidegate.commands import audit, explain, plan, report, restore, rollup, run, top
 from tidegate.commands.context import Surroundings
 from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import RetryLater, TidegateError
@@ -25,7 +27,122 @@ INTERRUPTED = 130  # what shells expect after Ctrl-C
 TERMINATED = 143  # and after SIGTERM, where a command ends by it in its own way
 _UNHEARD = logging.NullHandler()  # libraries log each lost connection; people get one sentence. `run` puts its own in place
 
+AnyCommand = TyperCommand | TyperGroup
+
+
+def _run() -> Callable[..., None]:
+    from tidegate.commands.run import run
+
+    return run
+
+
+def _plan() -> Callable[..., None]:
+    from tidegate.commands.plan import plan
+
+    return plan
+
+
+def _explain() -> Callable[..., None]:
+    from tidegate.commands.explain import explain
+
+    return explain
+
+
+def _top() -> Callable[..., None]:
+    from tidegate.commands.top import top
+
+    return top
+
+
+def _audit() -> Callable[..., None]:
+    from tidegate.commands.audit import audit
+
+    return audit
+
+
+def _restore() -> Callable[..., None]:
+    from tidegate.commands.restore import restore
+
+    return restore
+
+
+def _report() -> Callable[..., None]:
+    from tidegate.commands.report import report
+
+    return report
+
+
+def _rollup() -> typer.Typer:
+    from tidegate.commands import rollup
+
+    return rollup.app
+
+
+def _version() -> Callable[..., None]:
+    from tidegate.commands.run import version
+
+    return version
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One line of `tidegate --help`, and what imports the command behind it: a function, or a group of commands."""
+
+    short_help: str
+    load: Callable[[], Callable[..., None] | typer.Typer]
+
+    def command(self, name: str) -> AnyCommand:
+        """The command as typer makes it from its function."""
+        loaded = self.load()
+        if isinstance(loaded, typer.Typer):
+            group = typer.main.get_group(loaded)
+            group.name, group.short_help = name, self.short_help
+            return group
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        alone.command(name, short_help=self.short_help)(loaded)
+        return cast(TyperCommand, typer.main.get_command(alone))
+
+
+_ENTRIES = {
+    "run": _Entry("Run the operator.", _run),
+    "plan": _Entry("Show what would be written to Kafka, and why.", _plan),
+    "explain": _Entry("Say which quota a client gets, and why.", _explain),
+    "top": _Entry("Watch brokers, levels and members.", _top),
+    "audit": _Entry("Show what the operator did, and why.", _audit),
+    "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
+    "report": _Entry("Write the report of a period from usage tables.", _report),
+    "version": _Entry("Say which version this is.", _version),
+    "rollup": _Entry("Usage tables: who used what.", _rollup),
+}
+
+
+class _Commands(Mapping[str, AnyCommand]):
+    """The commands by name. One is imported when it is asked for: all together take more than a second of processor."""
+
+    def __getitem__(self, name: str) -> AnyCommand:
+        return _ENTRIES[name].command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ENTRIES)
+
+    def __len__(self) -> int:
+        return len(_ENTRIES)
+
+
+class _LazyGroup(TyperGroup):
+    """A group whose help is written without importing its commands."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Commands()  # type: ignore[assignment]  # it is only read from
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # typer's own looks each command up in it
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.short_help) for name, entry in _ENTRIES.items()])
+
+
 app = typer.Typer(
+    cls=_LazyGroup,
     name="tidegate",
     help="Keep Kafka brokers under their network limits and every business at its promised rate, with Kafka's own quotas.",
     epilog=EPILOGUE,
@@ -34,15 +151,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("run", short_help="Run the operator.")(run.run)
-app.command("plan", short_help="Show what would be written to Kafka, and why.")(plan.plan)
-app.command("explain", short_help="Say which quota a client gets, and why.")(explain.explain)
-app.command("top", short_help="Watch brokers, levels and members.")(top.top)
-app.command("audit", short_help="Show what the operator did, and why.")(audit.audit)
-app.command("restore", short_help="Give every quota back, without Kubernetes.")(restore.restore)
-app.command("report", short_help="Write the report of a period from usage tables.")(report.report)
-app.add_typer(rollup.app, name="rollup", short_help="Usage tables: who used what.")
-app.command("version", short_help="Say which version this is.")(run.version)
+
+
+@app.callback()
+def _tidegate() -> None:
+    """A group has to have a function; the options are all those of its commands."""
 
 
 def main(arguments: Sequence[str] | None = None, surroundings: Surroundings | None = None) -> int:
@@ -54,7 +167,7 @@ def main(arguments: Sequence[str] | None = None, surroundings: Surroundings | No
     except SystemExit as end:
         return _ended(end.code, around)
     except Exception as error:
-        return _report(error, around)
+        return _report_error(error, around)
     return around.exit_code
 
 
@@ -67,7 +180,7 @@ def _ended(code: object, around: Surroundings) -> int:
     return ExitCode.ERROR if code else around.exit_code
 
 
-def _report(error: Exception, around: Surroundings) -> int:
+def _report_error(error: Exception, around: Surroundings) -> int:
     if around.debug:
         traceback.print_exception(error, file=around.err)
     page = Page(around.err)

@@ -3,6 +3,8 @@
 It holds also the two things that a command leaves behind: its exit code, and whether errors show their traceback.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import sys
@@ -10,21 +12,23 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import typer
-import yaml
 
 from controller_logic.reasons import Reason
 from tidegate.commands.output import ExitCode
-from tidegate.control.metrics_watch import OpenReader as OpenReader
-from tidegate.control.metrics_watch import Reader
-from tidegate.control.observe import TopologySource
 from tidegate.errors import NeedsMending
-from tidegate.kafka.zookeeper.tree import ZnodeTree
-from tidegate.kube.api import Kubernetes
-from tidegate.prometheus.settings import MetricsSettings
-from tidegate.resources.policy import KafkaCluster as KafkaSpec
+
+if TYPE_CHECKING:
+    from tidegate.control.metrics_watch import OpenReader as OpenReader
+    from tidegate.control.metrics_watch import Reader
+    from tidegate.control.observe import TopologySource
+    from tidegate.kafka.zookeeper.tree import ZnodeTree
+    from tidegate.kube.api import Kubernetes
+    from tidegate.prometheus.settings import MetricsSettings
+    from tidegate.resources.policy import KafkaCluster as KafkaSpec
+
 
 # Credentials from a file, for when there is no Kubernetes to read the policy's Secret from.
 #
@@ -40,6 +44,8 @@ def read_secret_file(path: Path | None) -> SecretData:
     """The keys and decoded values; empty without a file. Raises NeedsMending naming the file and what must hold."""
     if path is None:
         return {}
+    import yaml  # a part of every command's context, and most commands read no file
+
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -99,7 +105,7 @@ class OpenTopology(Protocol):
     ) -> TopologySource: ...
 
 
-OpenKubernetes = Callable[[Path | None, str | None], Kubernetes]
+OpenKubernetes = Callable[[Path | None, str | None], "Kubernetes"]
 
 
 def open_tree(spec: KafkaSpec, secret: SecretData, *, folder: Path) -> ZnodeTree:

@@ -1,22 +1,24 @@
 """Where a command writes for people: colours and tables on a terminal, plain text when piped; or one document for programs.
 
 The three output formats are decided here and nowhere else. A document is plain data; it goes out whole or not at all.
+rich and yaml are imported where they are used: `--help`, and the operator, which prints nothing, do without them.
 """
+
+from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import TextIO
-
-import yaml
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, TextIO
 
 from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
 from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 
 # A small table of texts and how it looks: drawn by rich on a terminal, aligned plain text anywhere
 # else.
@@ -77,6 +79,10 @@ class Sheet:
 
     def drawn(self) -> Table:
         """The same as a rich table without vertical lines; texts are taken literally, never as markup."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         for column in self.columns:
             table.add_column(column.title, justify="right" if column.right else "left", no_wrap=not column.fold, overflow="fold")
@@ -135,10 +141,14 @@ class Page:
     """Text and sheets for people on one stream. Texts are literal: a name in brackets is a name, never markup."""
 
     def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+
         self._console = Console(file=stream, highlight=False, emoji=False, markup=False)
 
     def say(self, text: str = "", style: str = "") -> None:
         """One paragraph; a terminal wraps it, a pipe gets it on one line."""
+        from rich.text import Text
+
         self._console.print(Text(text, style=style), soft_wrap=not self._console.is_terminal)
 
     @property
@@ -171,6 +181,8 @@ def publish(stream: TextIO, output: OutputFormat, document: Document, *, show: C
     if output is OutputFormat.JSON:
         stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     elif output is OutputFormat.YAML:
+        import yaml
+
         stream.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
     else:
         show(Page(stream))

@@ -1,11 +1,15 @@
 """What holds for every command: exit codes, errors for people, the traceback only when asked for, and the reference page."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from tidegate.cli import app
 from tidegate.commands.run import REVISION_VARIABLE
 from tools.generate import CLI_PAGE, cli_page
 
@@ -19,6 +23,29 @@ def test_wrong_options_are_errors_so_that_two_always_means_a_change(world: Any, 
 
 def test_help_is_no_error(world: Any) -> None:
     assert world.run("--help").code == 0
+
+
+def test_help_lists_every_command_with_its_own_line(capsys: pytest.CaptureFixture[str], world: Any) -> None:
+    world.run("--help")
+    listing = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0]
+    listed = [line.split(maxsplit=1) for line in listing.splitlines()]
+    group: Any = typer.main.get_command(app)
+    assert listed == [[name, command.get_short_help_str(limit=200)] for name, command in group.commands.items()]
+    assert all(command.name == name for name, command in group.commands.items())
+
+
+def test_help_imports_no_command_and_no_client(tmp_path: Path) -> None:
+    """What makes it answer at once: these take more than a second of processor to import."""
+    script = "import sys; from tidegate.cli import main; main(['--help']); print('imported:', *sorted(sys.modules), file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    heavy = {"pydantic", "kubernetes", "kafka", "kazoo", "kopf", "rich", "yaml", "requests", "structlog", "controller_logic.decide"}
+    assert heavy & set(ended.stderr.partition("imported:")[2].split()) == set()
+    assert "Watch brokers" in ended.stdout
+
+
+def test_a_command_that_does_not_exist_is_an_error_that_names_it(capsys: pytest.CaptureFixture[str], world: Any) -> None:
+    assert world.run("plam").code == 1
+    assert "plam" in capsys.readouterr().err
 
 
 def test_a_bug_shows_a_sentence_and_its_traceback_only_with_debug(world: Any, policy: Any, tier: Any) -> None:
