@@ -31,7 +31,7 @@ for package in (tidegate, controller_logic):
                 raise
 
 # loaded when first asked for
-loaded_later = (client.CoreV1Api, client.CustomObjectsApi, prometheus_api_client.PrometheusConnect, kopf.operator)
+loaded_later = (client.CustomObjectsApi, prometheus_api_client.PrometheusConnect, kopf.operator)
 charset_normalizer.from_bytes("größer".encode("latin-1")).best()
 
 files = [Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))]
