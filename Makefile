@@ -83,6 +83,7 @@ check: setup ## Lint, types, who may know whom, generated files up to date, and 
 	.venv/bin/lint-imports --no-cache
 	$(PYTHON) -m tools.generate --check
 	$(PYTHON) -m tools.argocd_health --check
+	$(PYTHON) -m tools.architecture_picture --check
 	@$(MAKE) --no-print-directory docs
 
 .PHONY: docs
@@ -98,6 +99,7 @@ audit: $(UV) ## Ask a public source of advisories about every locked package (sk
 generate: setup ## Write every generated file again (crds/, docs/, charts/, deploy/argocd/)
 	$(PYTHON) -m tools.generate
 	$(PYTHON) -m tools.argocd_health
+	$(PYTHON) -m tools.architecture_picture
 
 .PHONY: chart-goldens
 chart-goldens: setup ## Write what the chart renders to again; the difference is for you to read
@@ -117,6 +119,10 @@ format: setup ## Format the code
 bench: setup ## Measure, and write docs/benchmarks.md with this machine's description
 	$(UV) sync --quiet --frozen --extra dev --extra rollup --group docs --group bench
 	$(PYTHON) -m bench
+
+.PHONY: house
+house: setup ## Measure sizes, imports, files a value passes, times and our own words against their bounds (HOUSE=--static: sources only)
+	$(PYTHON) -m tools.house $(HOUSE)
 
 ##@ Help
 .PHONY: help

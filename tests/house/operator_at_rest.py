@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
@@ -34,7 +35,7 @@ class EmptyKubernetes(BaseHTTPRequestHandler):
     """Serves the kinds of crds/, of which there is no object; anything else is not found."""
 
     protocol_version = "HTTP/1.1"
-    specs = [document["spec"] for document in definitions()]
+    specs: ClassVar[list[Any]] = [document["spec"] for document in definitions()]
 
     def do_GET(self) -> None:
         address = urlsplit(self.path)
