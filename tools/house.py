@@ -1,7 +1,9 @@
-"""Measures the house: sizes and imports of modules, files that a value passes, times, memory, and words that only we use.
+"""Measures the house: sizes and imports of modules, files that a value passes, times, memory, and
+words that only we use.
 
-`make house` prints every figure with its bound and ends with 1 when a bound is missed. What is read from the sources takes
-seconds; what runs the product (a decision, a rollup on Spark, the operator) takes two minutes and is left out with `--static`.
+`make house` prints every figure with its bound and ends with 1 when a bound is missed. What is read
+from the sources takes seconds; what runs the product (a decision, a rollup on Spark, the operator)
+takes two minutes and is left out with `--static`.
 """
 
 import argparse
@@ -28,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("controller_logic", "operator/tidegate")
 AROUND = ("demo", "lab", "bench", "image")
 
-# Version 0.1, which the bounds on lines compare with. The count is kept for clones that do not hold the commit.
+# Version 0.1, which the bound on lines compares with. The count is kept for clones that do not
+# hold the commit.
 BEFORE = "66027df"
 LINES_BEFORE: Mapping[str, int] = {
     "controller_logic": 7_820,
@@ -80,7 +83,9 @@ QUOTATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table. `value` None = it could not be measured, which is a miss; `bound` None = for information."""
+    """One line of the table. `value` None = it could not be measured, which is a miss; `bound` None
+    = for information.
+    """
 
     name: str
     value: float | None
@@ -105,7 +110,7 @@ class Figure:
         return self.name, f"{value} {self.unit}".strip(), bound, verdict, self.note
 
 
-# --- what is read from the sources -------------------------------------------------------------------------------------------
+# --- what is read from the sources ----------------------------------------------------------------
 
 
 def product_graph(root: Path) -> ImportGraph:
@@ -208,7 +213,9 @@ def prose_files(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def words_in(name: str, text: str, quotations: Iterable[Quotation] = QUOTATIONS) -> Counter[str]:
-    """How often each of our words is in a file's text and its path. Identifiers count by their parts: `nic_card`, `CardState`."""
+    """How often each of our words is in a file's text and its path. Identifiers count by their
+    parts: `nic_card`, `CardState`.
+    """
     for quotation in quotations:
         if name == quotation.path or name.startswith(f"{quotation.path}/"):
             text = text.replace(quotation.text, "")
@@ -243,7 +250,7 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common() if count)
 
 
-# --- what runs the product ---------------------------------------------------------------------------------------------------
+# --- what runs the product ------------------------------------------------------------------------
 
 
 def measured(module: str, *arguments: str) -> dict[str, Any]:
@@ -259,12 +266,16 @@ def measured(module: str, *arguments: str) -> dict[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but compiled code may be kept: otherwise every process would compile all its libraries, and that would be measured."""
+    """Ours, but compiled code may be kept: otherwise every process would compile all its libraries,
+    and that would be measured.
+    """
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def run_figures() -> Iterator[Figure]:
-    """Everything that needs the product to run; a measurement that fails gives a figure without a value."""
+    """Everything that needs the product to run; a measurement that fails gives a figure without a
+    value.
+    """
     walk, why = _try("tests.house.walks", "cut")
     entered = tuple(walk.get("entered", ()))
     yield Figure("files entered by one cut in decide()", walk.get("files"), 28, "files", note=why, details=entered)
@@ -307,7 +318,7 @@ def _processor_seconds(argv: list[str]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-# --- the table ---------------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def source_figures(root: Path = ROOT) -> Iterator[Figure]:
@@ -321,7 +332,9 @@ def source_figures(root: Path = ROOT) -> Iterator[Figure]:
 
 
 def table(figures: list[Figure], *, details: bool) -> str:
-    """Aligned columns; below each figure what it is made of, where that is asked for or explains a miss."""
+    """Aligned columns; below each figure what it is made of, where that is asked for or explains a
+    miss.
+    """
     rows = [("figure", "today", "bound", "", ""), *(figure.row() for figure in figures)]
     widths = [max(len(row[place]) for row in rows) for place in range(4)]
     lines = []

@@ -1,6 +1,7 @@
 """Which module of the repository imports which, read from the sources without importing anything.
 
-Every import counts: those in functions and those for type checkers too, since a reader has to follow them all the same.
+Every import counts: those in functions and those for type checkers too, since a reader has to
+follow them all the same.
 """
 
 import ast
@@ -57,7 +58,9 @@ class ImportGraph:
 
 
 def import_graph(*folders: tuple[Path, Path]) -> ImportGraph:
-    """Of all modules below some folders; each comes with the folder that its modules' names begin at. Empty `__init__.py` are left out."""
+    """Of all modules below some folders; each comes with the folder that its modules' names begin
+    at. Empty `__init__.py` are left out.
+    """
     found = [module for start, folder in folders for module in _modules(start, folder)]
     modules = {module.name: module for module in found if not (module.is_package and module.is_empty)}
     return ImportGraph(modules, {name: frozenset(_imported(module, modules)) - {name} for name, module in modules.items()})
@@ -95,12 +98,16 @@ def _is_below(name: str, package: str) -> bool:
 
 
 def circles(imports: Mapping[_Node, Collection[_Node]]) -> list[list[_Node]]:
-    """Every set of nodes that all reach each other, largest first (Tarjan's algorithm; sets of one are no circle)."""
+    """Every set of nodes that all reach each other, largest first (Tarjan's algorithm; sets of one
+    are no circle).
+    """
     return sorted((part for part in component_order(imports) if len(part) > 1), key=len, reverse=True)
 
 
 def floors(imports: Mapping[_Node, Collection[_Node]]) -> int:
-    """The longest chain of imports, counted in nodes; those of a circle count as a chain of all of them."""
+    """The longest chain of imports, counted in nodes; those of a circle count as a chain of all of
+    them.
+    """
     depth: dict[_Node, int] = {}
     for part in component_order(imports):  # what is imported comes first
         below = max((depth[node] for one in part for node in imports[one] if node not in part), default=0)

@@ -86,7 +86,7 @@ def _version() -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One line of `tidegate --help`, and what imports the command behind it: a function, or a group of commands."""
+    """One line of `tidegate --help`, and what imports the command: a function, or a group."""
 
     short_help: str
     load: Callable[[], Callable[..., None] | typer.Typer]
@@ -117,7 +117,7 @@ _ENTRIES = {
 
 
 class _Commands(Mapping[str, AnyCommand]):
-    """The commands by name. One is imported when it is asked for: all together take more than a second of processor."""
+    """The commands by name. One is imported when it is asked for: all take more than a second."""
 
     def __getitem__(self, name: str) -> AnyCommand:
         return _ENTRIES[name].command(name)
@@ -136,7 +136,7 @@ class _LazyGroup(TyperGroup):
         super().__init__(**given)
         self.commands = _Commands()  # type: ignore[assignment]  # it is only read from
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # typer's own looks each command up in it
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # typer's way to call
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in _ENTRIES.items()])
 

@@ -1,7 +1,8 @@
-"""Resident memory of `tidegate run` with no policy: the real process, against a Kubernetes API that has no object at all.
+"""Resident memory of `tidegate run` with no policy: the real process, against a Kubernetes API that
+has no object at all.
 
-The API is the smallest one that kopf and our client are content with: discovery, empty lists, and watches that stay silent. Run as
-`python -m tests.house.operator_at_rest`; it prints a line of JSON.
+The API is the smallest one that kopf and our client are content with: discovery, empty lists, and
+watches that stay silent. Run as `python -m tests.house.operator_at_rest`; it prints a line of JSON.
 """
 
 import json
@@ -136,7 +137,9 @@ def resident_megabytes(pid: int) -> float:
 
 
 def measured(settle_seconds: float = _SETTLE_SECONDS) -> float:
-    """Start the operator, wait until it is alive and at rest, and look. Raises RuntimeError with its log when it does not start."""
+    """Start the operator, wait until it is alive and at rest, and look. Raises RuntimeError with
+    its log when it does not start.
+    """
     with tempfile.TemporaryDirectory(prefix="tidegate-at-rest-") as folder, empty_kubernetes(Path(folder)) as kubeconfig:
         log = Path(folder) / "operator.log"
         argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kubeconfig), "--listen-address", "127.0.0.1"]

@@ -1,4 +1,6 @@
-"""Counts the product's files that a call enters: what somebody has to open who follows a value through the code."""
+"""Counts the product's files that a call enters: what somebody has to open who follows a value
+through the code.
+"""
 
 import os
 import sys
@@ -15,9 +17,11 @@ PRODUCT = (ROOT / "controller_logic", ROOT / "operator" / "tidegate")
 
 @dataclass
 class Trace:
-    """The files below `folders` whose functions were called, how often, and how often one file called another.
+    """The files below `folders` whose functions were called, how often, and how often one file
+    called another.
 
-    What runs while a module is imported does not count: it happens once in a process, whatever the process does.
+    What runs while a module is imported does not count: it happens once in a process, whatever the
+    process does.
     """
 
     folders: tuple[Path, ...]
@@ -71,7 +75,9 @@ def traced(call: Callable[[], object], folders: tuple[Path, ...] = PRODUCT) -> T
 
 
 def trace_into(folder: Path) -> None:
-    """Watch this process, its later threads and its forks from now on; each file that is entered first is a line in `folder`."""
+    """Watch this process, its later threads and its forks from now on; each file that is entered
+    first is a line in `folder`.
+    """
 
     def note(name: str) -> None:
         with (folder / f"{os.getpid()}.txt").open("a") as file:

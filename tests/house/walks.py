@@ -1,6 +1,8 @@
-"""The measurements of `make house` that run the product: each is a trip of one value, or the time of one decision.
+"""The measurements of `make house` that run the product: each is a trip of one value, or the time
+of one decision.
 
-Run as `python -m tests.house.walks NAME`; it prints a line of JSON. Product and test classes are named here and nowhere else in the script.
+Run as `python -m tests.house.walks NAME`; it prints a line of JSON. Product and test classes are
+named here and nowhere else in the script.
 """
 
 import json
@@ -45,7 +47,9 @@ def cut() -> dict[str, object]:
 
 
 def quota_to_znode() -> dict[str, object]:
-    """A BusinessTier and its policy, from the objects that Kubernetes holds to the quota's znode in ZooKeeper's double."""
+    """A BusinessTier and its policy, from the objects that Kubernetes holds to the quota's znode in
+    ZooKeeper's double.
+    """
     from controller_logic.model import Entity, QuotaKey
     from tests.doubles.quota_store import MemoryQuotaStore
     from tests.unit.control.stage import Leaders
@@ -75,7 +79,8 @@ def quota_to_znode() -> dict[str, object]:
 
 
 def sample_to_cell() -> dict[str, object]:
-    """Samples of two hours, read by remote read, folded and added up by Spark into tables, to the cells of the report's page.
+    """Samples of two hours, read by remote read, folded and added up by Spark into tables, to the
+    cells of the report's page.
 
     All of it is watched: this process and the workers of Spark.
     """
@@ -129,7 +134,9 @@ def sample_to_cell() -> dict[str, object]:
 
 
 class RecordedHistory:
-    """A Prometheus that holds what was written to it, and answers remote read in chunks, by the matchers of the question."""
+    """A Prometheus that holds what was written to it, and answers remote read in chunks, by the
+    matchers of the question.
+    """
 
     def __init__(self) -> None:
         self.series: list[tuple[Mapping[str, str], list[tuple[int, float]]]] = []
