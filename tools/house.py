@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -75,10 +76,9 @@ class Quotation:
     reason: str
 
 
-QUOTATIONS = (
-    Quotation("image", "nobody", "the name of the Unix account that may do nothing"),
-    Quotation("lab", "nobody", "the name of the Unix account that may do nothing"),
-)
+# None so far. One looks like this:
+# Quotation("docs/image.md", "`nobody`", "the name of the Unix account that may do nothing")
+QUOTATIONS: tuple[Quotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +224,11 @@ def words_in(name: str, text: str, quotations: Iterable[Quotation] = QUOTATIONS)
     return Counter(word for part in parts if (word := part.lower()) in wanted)
 
 
-def names_in(text: str) -> Counter[str]:
-    """How often each of the old names is in a source, as an identifier."""
+def names_in(source: str) -> Counter[str]:
+    """How often each of the old names is an identifier of a Python source; prose does not count."""
     wanted = frozenset(NAMES)
-    return Counter(name for name in re.findall(r"\b[A-Za-z_]\w*\b", text) if name in wanted)
+    tokens = tokenize.generate_tokens(StringIO(source).readline)
+    return Counter(token.string for token in tokens if token.type == tokenize.NAME and token.string in wanted)
 
 
 def word_figures(files: Iterable[tuple[str, str]]) -> Iterator[Figure]:
@@ -289,7 +290,7 @@ def run_figures() -> Iterator[Figure]:
     entered = tuple(walk.get("entered", ()))
     yield Figure("files entered by a sample, to a report cell", walk.get("files"), 40, "files", note=note, details=entered)
     decided, why = _try("tests.house.walks", "decide-time")
-    note = why or f"median of {decided['rounds']}, best {decided['best']} ms"
+    note = why or f"median of {decided['rounds']}, best {decided['best']} ms, load {os.getloadavg()[0]:.1f}"
     yield Figure("decide(), 50 brokers, 20,000 partitions, 5000 entities", decided.get("milliseconds"), 50, "ms", note=note)
     seconds = help_seconds()
     yield Figure("tidegate --help, processor", round(median(seconds), 3), 0.25, "s", note=f"median of {len(seconds)}")
