@@ -292,8 +292,7 @@ def run_figures() -> Iterator[Figure]:
     decided, why = _try("tests.house.walks", "decide-time")
     note = why or f"median of {decided['rounds']}, best {decided['best']} ms, load {os.getloadavg()[0]:.1f}"
     yield Figure("decide(), 50 brokers, 20,000 partitions, 5000 entities", decided.get("milliseconds"), 50, "ms", note=note)
-    seconds = help_seconds()
-    yield Figure("tidegate --help, processor", round(median(seconds), 3), 0.25, "s", note=f"median of {len(seconds)}")
+    yield help_figure([sys.executable, "-m", "tidegate", "--help"])
     rest, why = _try("tests.house.operator_at_rest")
     yield Figure("operator at rest, no policy", rest.get("resident_megabytes"), 110, "MB", note=why or "resident memory of its process")
 
@@ -305,9 +304,14 @@ def _try(module: str, *arguments: str) -> tuple[dict[str, Any], str]:
         return {}, f"not measured: {error}"
 
 
-def help_seconds(rounds: int = 5) -> list[float]:
-    """User and system time of each of some runs; one before them lets Python keep what it compiles."""
-    return [_processor_seconds([sys.executable, "-m", "tidegate", "--help"]) for _ in range(rounds + 1)][1:]
+def help_figure(argv: list[str], rounds: int = 5) -> Figure:
+    """User and system time of a command; one run before lets Python keep what it compiles."""
+    name, bound = "tidegate --help, processor", 0.25
+    try:
+        seconds = [_processor_seconds(argv) for _ in range(rounds + 1)][1:]
+    except RuntimeError as error:
+        return Figure(name, None, bound, "s", note=f"not measured: {error}")
+    return Figure(name, round(median(seconds), 3), bound, "s", note=f"median of {rounds}")
 
 
 def _processor_seconds(argv: list[str]) -> float:

@@ -71,7 +71,7 @@ def _modules(start: Path, folder: Path) -> Iterator[Module]:
         parts = path.relative_to(start).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         text = path.read_text(encoding="utf-8")
-        yield Module(name, path, text, ast.parse(text))
+        yield Module(name, path, text, ast.parse(text, str(path)))
 
 
 def _imported(module: Module, known: Collection[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What `make house` counts, on small made-up trees whose figures are plain to see."""
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
@@ -210,6 +211,22 @@ def test_the_exit_code_is_one_while_a_bound_is_missed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(house, "source_figures", lambda: [Figure("good", 1, 2, "files")])
     assert house.main(["--static", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["kept"] is True
+
+
+def test_a_command_is_measured_by_its_own_processor_time_and_a_failing_one_is_a_miss() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    figure = house.help_figure([sys.executable, "-c", busy], rounds=1)
+    assert figure.value is not None
+    assert 0.3 <= figure.value < 1
+    assert not figure.kept
+    failing = house.help_figure([sys.executable, "-c", "raise SystemExit(3)"], rounds=1)
+    assert (failing.value, failing.kept) == (None, False)
+    assert "code 3" in failing.note
+
+
+def test_a_measurement_that_fails_is_a_figure_without_a_value() -> None:
+    with pytest.raises(RuntimeError, match="KeyError"):
+        house.measured("tests.house.walks", "no-such-trip")
 
 
 def test_a_trace_counts_files_calls_and_changes_of_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
