@@ -1,118 +1,205 @@
-"""The run as one HTML file that needs no network: what was played, pictures, every bound, what each method costs, the machine.
+"""The demo's report: one HTML file that needs no network, with what was played, plots, every bound, and the machine.
 
-It computes nothing but differences of measured totals; all figures come from the outcome.
+It computes nothing but sums and differences of measured figures. The templates have its text.
 """
 
-from collections.abc import Iterator
-from html import escape
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import groupby
-from pathlib import Path
-from string import Template
 
-from demo.cost_plot import cost_plot
-from demo.marks import Mark
-from demo.outcome import Outcome, PhaseResult
-from demo.palette import dark_variables, light_variables
+from jinja2 import Environment
+from markupsafe import Markup
+
+from demo import plots
+from demo.marks import clock
+from demo.outcome import Outcome
 from demo.script import BROKERS, HEALTHY_LEADERS, USER
-from demo.tide.section import section_html
-from demo.time_plots import partition_plot, total_plot
-from demo.usage.section import section_html as usage_html
-from demo.verdict import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check
+from demo.tide import figures
+from demo.tide.again import left_out_words
+from demo.tide.episode import Episode
+from demo.tide.length import CLIFF_SECONDS_BETWEEN_LEVELS
+from demo.tide.outcome import TideOutcome
+from demo.tide.script import BROKER, BUSINESSES, CONTRACT, HIGH_LIMIT, LIMIT, LOWERED, WANTED, Business
+from demo.tide.verdict import FIRST_WRITE_SECONDS, FULL_SECONDS, REST_ABOVE_PERCENT, REST_BELOW_PERCENT, SILENCE_SECONDS, WITHIN_SECONDS
+from demo.usage.commands import REPORT, TABLES
+from demo.usage.outcome import UsageOutcome
+from demo.usage.stored import StoredUsage, UserUsage
+from demo.verdict import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT
+from tidegate.rollup.report.page import template_text, templates
 
-_TEMPLATE = Path(__file__).parent / "report.html.template"
+_LINES_SHOWN = 20
 
 
 def report_html(outcome: Outcome) -> str:
     """The whole page."""
-    contract = outcome.scale.contract_bytes_per_second / 1e6
-    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        light=light_variables(),
-        dark=dark_variables(),
-        verdict=_verdict(outcome),
-        contract=f"{contract:g}",
-        promised=f"{contract * len(HEALTHY_LEADERS):g}",
-        offered=f"{outcome.scale.offered_bytes_per_second / 1e6:g}",
-        scale_reason=escape(outcome.scale.reason),
+    checks = outcome.checks()
+    contract = outcome.scale.contract_bytes_per_second
+    return _render(
+        "report.html",
+        outcome=outcome,
+        style=template_text("page.css"),
         user=USER,
+        contract=contract,
+        promised=contract * len(HEALTHY_LEADERS),
+        brokers=BROKERS,
         below=RATE_BELOW_PERCENT,
         above=RATE_ABOVE_PERCENT,
-        settle=outcome.windows.settle_seconds,
-        measure=outcome.windows.measure_seconds,
-        answer=_answer(outcome),
-        total_plot=total_plot(outcome),
-        partition_plot=partition_plot(outcome),
-        cost_plot=cost_plot(outcome),
-        phase_rows="\n".join(_phase_row(result) for result in outcome.results),
-        check_rows="\n".join(_check_rows(outcome)),
-        mark_rows="\n".join(_mark_row(mark) for mark in outcome.marks),
-        reaction=_reaction(outcome),
-        tide=section_html(outcome.tide) if outcome.tide else "",
-        usage=usage_html(outcome.usage) if outcome.usage else "",
-        surroundings="\n".join(_pair(label, text) for label, text in outcome.surroundings.items()),
-        setup="\n".join(_pair(label, f"{seconds:.1f} s") for label, seconds in outcome.setup_seconds.items()),
+        checks=[(about, list(rows)) for about, rows in groupby(checks, key=lambda check: check.about)],
+        count=len(checks),
+        missed=sum(not check.kept for check in checks),
+        throttling=Markup(throttling_html(outcome.tide)) if outcome.tide else "",  # noqa: S704  rendered by a template
+        usage=Markup(usage_html(outcome.usage)) if outcome.usage else "",  # noqa: S704  rendered by a template
     )
 
 
-def _verdict(outcome: Outcome) -> str:
-    kept = [check.kept for check in outcome.checks()]
-    if all(kept):
-        return f'<p class="verdict kept">All {len(kept)} bounds kept</p>'
-    return f'<p class="verdict missed">{kept.count(False)} of {len(kept)} bounds missed: <a href="#bounds">which ones</a></p>'
+def _render(name: str, **context: object) -> str:
+    return _environment().get_template(name).render(plots=plots, **context)
 
 
-def _answer(outcome: Outcome) -> str:
-    """One sentence a phase after the kill: what was promised, what came."""
-    promised = outcome.scale.contract_bytes_per_second * len(HEALTHY_LEADERS)
-    lines = [
-        f"<li><b>{escape(result.phase.regime.value)}</b>: {result.total / 1e6:.1f} of {promised / 1e6:g} MB/s "
-        f"({result.total / promised:.0%} of the promise)</li>"
-        for result in outcome.results
-        if result.phase.after_kill
-    ]
-    return "\n".join(lines)
+@cache
+def _environment() -> Environment:
+    environment = templates("demo")
+    environment.filters |= {"megabytes": _megabytes, "time": clock}
+    return environment
 
 
-def _phase_row(result: PhaseResult) -> str:
-    cells = [
-        f"{escape(result.phase.title)}<small>{escape(str(result.processor))}</small>",
-        "none" if result.quota is None else f"{result.quota / 1e6:g}",
-    ]
-    cells += [
-        f"{rate / 1e6:.1f}<small>broker {result.leaders[partition]}</small>" for partition, rate in sorted(result.by_partition.items())
-    ]
-    cells += [f"{result.by_broker[broker] / 1e6:.1f}" if broker in result.by_broker else "dead" for broker in BROKERS]
-    counted = "unknown" if result.counted_by_brokers is None else f"{result.counted_by_brokers / 1e6:.1f}"
-    cells += [f"<b>{result.total / 1e6:.1f}</b>", counted]
-    return f'<tr class="{result.phase.regime.name.lower()}">' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+def _megabytes(rate: float) -> str:
+    return f"{rate / 1e6:g}"
 
 
-def _check_rows(outcome: Outcome) -> Iterator[str]:
-    """A heading for each part of the run, and its bounds below it."""
-    for about, checks in groupby(outcome.checks(), key=lambda check: check.about):
-        yield f'<tr><th class="about" colspan="5">{escape(about)}</th></tr>'
-        yield from map(_check_row, checks)
+# Experiments 2 and 3
 
 
-def _check_row(check: Check) -> str:
-    measured = "not seen" if check.measured is None else f"{check.measured:.2f} {check.unit}"
-    verdict = '<td class="kept">kept</td>' if check.kept else '<td class="missed">missed</td>'
-    expected = f"{check.expected:g} {check.unit}" if check.unit != "s" else "-"
-    return f"<tr><td>{escape(check.name)}</td><td>{expected}</td><td>{measured}</td><td>{escape(check.tolerance)}</td>{verdict}</tr>"
-
-
-def _mark_row(mark: Mark) -> str:
-    return f"<tr><td>{mark.clock}</td><td>{escape(mark.kind.value)}</td><td>{escape(mark.text)}</td></tr>"
-
-
-def _reaction(outcome: Outcome) -> str:
-    election, after = outcome.reaction.seconds_to_election, outcome.reaction.seconds_after_election
-    if election is None or after is None:
-        return "The new leader or the corrected quota was not seen in ZooKeeper, so no time can be given."
-    return (
-        f"From the kill to the new leader: <b>{election:.1f} s</b>, which is Kafka's own waiting (its session with ZooKeeper must expire "
-        f"first). From the new leader to the corrected quota, committed in ZooKeeper: <b>{after:.2f} s</b>. Both times are ZooKeeper's own."
+def throttling_html(throttling: TideOutcome) -> str:
+    """The part on experiments 2 and 3."""
+    most_muted = max(LOWERED, key=lambda business: business.cliff_mute_seconds)
+    return _render(
+        "throttling.html",
+        outcome=throttling,
+        broker=BROKER,
+        businesses=BUSINESSES,
+        contract=CONTRACT,
+        wanted=WANTED,
+        limit=LIMIT,
+        high=HIGH_LIMIT,
+        between=CLIFF_SECONDS_BETWEEN_LEVELS,
+        mute=most_muted.cliff_mute_seconds,
+        compared=list(_compared(throttling)),
+        steps=list(_steps(throttling)),
+        left_out="" if throttling.left_out is None else left_out_words(throttling.left_out),
     )
 
 
-def _pair(label: str, text: str) -> str:
-    return f"<tr><td>{escape(label)}</td><td>{escape(text)}</td></tr>"
+def _compared(throttling: TideOutcome) -> Iterator[tuple[str, str, str, str]]:
+    """Every line of the table: its name, Tidegate, the published way, the bound."""
+
+    def compare(name: str, figure: Callable[[Episode], str], bound: str = "") -> tuple[str, str, str, str]:
+        return name, figure(throttling.gate), "not played" if throttling.cliff is None else figure(throttling.cliff), bound
+
+    yield compare(
+        "limit lowered to first quota written", lambda one: _seconds(figures.seconds_to_first_write(one)), _most(FIRST_WRITE_SECONDS)
+    )
+    yield compare("quotas written until the raise", lambda one: str(sum(len(figures.written(one, each.level)) for each in BUSINESSES)))
+    within = f"first write until the NIC's {figures.CARD_MEAN_SECONDS} s mean is within the limit + 5 %"
+    yield compare(within, lambda one: _seconds(figures.seconds_until_within(one)), _most(WITHIN_SECONDS))
+    for business in reversed(BUSINESSES):
+        yield compare(f"longest silence of {business.level}", _silence_of(business), _most(SILENCE_SECONDS))
+    for business in LOWERED:
+        name = f"{business.level} at rest (may drop to {_megabytes(business.throttled or 0)} MB/s)"
+        yield compare(name, _rest_of(business), f"its quota -{REST_BELOW_PERCENT} % / +{REST_ABOVE_PERCENT} %")
+    yield compare("the NIC at rest: mean, and highest single second", _nic_at_rest)
+    lowest = f"at least {figures.FULL_SHARE * 100:.0f} %"
+    yield compare("L0 in its worst 36 s, of its demand", lambda one: f"{100 * figures.lowest_share(one, 'L0'):.1f} %", lowest)
+    yield compare("limit raised to full load of all", lambda one: _seconds(figures.seconds_until_all_full(one)), _most(FULL_SECONDS))
+
+
+def _silence_of(business: Business) -> Callable[[Episode], str]:
+    def silence(episode: Episode) -> str:
+        seconds = figures.longest_silence(episode, business.level)
+        return f"more than {seconds} s" if figures.is_silent_at_end(episode, business.level) else f"{seconds} s"
+
+    return silence
+
+
+def _rest_of(business: Business) -> Callable[[Episode], str]:
+    def rest(episode: Episode) -> str:
+        rate = figures.rate_at_rest(episode, business.level)
+        return f"{rate / 1e6:.2f} MB/s, quota {_quota(figures.quota_at_rest(episode, business.level))}"
+
+    return rest
+
+
+def _nic_at_rest(episode: Episode) -> str:
+    mean = episode.card.mean(episode.measured_from_seconds, episode.measured_seconds)
+    highest = figures.highest_second(episode.card, episode.measured_from_seconds, episode.measured_seconds)
+    return f"{mean / 1e6:.1f} / {highest / 1e6:.0f} MB/s"
+
+
+def _steps(throttling: TideOutcome) -> Iterator[tuple[float, str, str]]:
+    """When, by whom, what: Tidegate's writes and tier states first, then the administrator's writes."""
+    for actor, episode in (("Tidegate", throttling.gate), ("the published way", throttling.cliff)):
+        if episode is not None:
+            writes = [(step.at_seconds, f"{step.level}: {_quota(step.before)} -> {_quota(step.after)}") for step in episode.quotas]
+            states = [
+                (step.at_seconds, f"{step.level} is {step.state}{f' ({step.because})' if step.because else ''}") for step in episode.tiers
+            ]
+            yield from ((at, actor, what) for at, what in sorted([*writes, *states]))
+
+
+def _quota(quota: int | None) -> str:
+    return "no quota" if quota is None else f"{quota / 1e6:.2f} MB/s"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "not reached while it was measured" if seconds is None else f"{seconds:.1f} s"
+
+
+def _most(seconds: float) -> str:
+    return f"at most {seconds:g} s"
+
+
+# Usage
+
+
+def usage_html(usage: UsageOutcome) -> str:
+    """The part on usage; if a command failed, its output."""
+    if usage.stored is None or usage.witnesses is None:
+        return _render("usage_failed.html", failed=usage.failed, lines=_LINES_SHOWN)
+    return _render(
+        "usage.html",
+        usage=usage,
+        page=f"{REPORT}/report.html",
+        tables=f"out/demo/{TABLES}",
+        rows=list(_usage_rows(usage.stored)),
+        delayed=[(one.level, usage.witnesses.held_back[one.level]) for one in LOWERED],
+        fetched=_total_bytes(usage.stored, "fetch"),
+        produced=_total_bytes(usage.stored, "produce"),
+    )
+
+
+def _usage_rows(stored: StoredUsage) -> Iterator[list[str]]:
+    """A line for each user, the most important tier first, those of none last."""
+    level_of = {business.user: business.level for business in BUSINESSES}
+    below: dict[str, float] = {}
+    for one in stored.episodes:
+        below[one.tier] = below.get(one.tier, 0.0) + one.seconds_below
+    users = sorted(stored.users, key=lambda one: (one.tier == "", level_of.get(one.user, ""), one.tier, one.user))
+    for (tier, user), lines in groupby(users, key=lambda one: (one.tier, one.user)):
+        yield _usage_row(tier, user, list(lines), level=level_of.get(user), seconds_below=below.get(tier))
+
+
+def _usage_row(tier: str, user: str, lines: list[UserUsage], *, level: str | None, seconds_below: float | None) -> list[str]:
+    moved = {one.direction: one.moved_bytes for one in lines}
+    name = tier.rpartition("/")[2]
+    return [
+        f"{name} ({level})" if level else name or "none",
+        user or "not authenticated",
+        *(f"{moved[direction] / 1e6:,.0f} MB" if direction in moved else "" for direction in ("fetch", "produce")),
+        f"{sum(one.held_back_bytes for one in lines) / 1e6:,.0f} MB",
+        f"{sum(one.throttled_seconds for one in lines):,.0f} s",
+        "" if seconds_below is None else f"{seconds_below:,.0f} s",
+    ]
+
+
+def _total_bytes(stored: StoredUsage, direction: str) -> int:
+    return sum(moved for (_, one), moved in stored.by_broker.items() if one == direction)

@@ -18,7 +18,7 @@ from kubernetes import client
 import controller_logic
 import tidegate
 
-ROLLUP_PACKAGES = {"numpy", "pandas", "pyarrow", "pyspark"}
+ROLLUP_PACKAGES = {"google_crc32c", "jinja2", "markupsafe", "numpy", "pandas", "pyarrow", "pyspark"}
 is_for_rollups = all(map(importlib.util.find_spec, ROLLUP_PACKAGES))
 for package in (tidegate, controller_logic):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):

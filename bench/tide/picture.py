@@ -9,15 +9,13 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from bench.picture_file import as_file
+from bench.picture_file import Colour, picture
 from bench.tide.raw import FOLDER
 from bench.tide.script import MB, Operation
-from demo.palette import Role
 from demo.rates import SAWTOOTH_SECONDS
-from demo.svg import picture
 
 PICTURE = FOLDER / "episodes.svg"
-_COLOURS = {"card": Role.CARD, "L0": Role.LEVEL_0, "L1": Role.LEVEL_1, "L2": Role.LEVEL_2, "L3": Role.LEVEL_3}
+_COLOURS = {"card": Colour.NIC, "L0": Colour.LEVEL_0, "L1": Colour.LEVEL_1, "L2": Colour.LEVEL_2, "L3": Colour.LEVEL_3}
 _SPEEDS = ("ladder", "drain")
 _EVERY_SECONDS = 3
 _SHOWN_SECONDS = 240
@@ -37,7 +35,7 @@ def episodes_picture() -> str:
         axes[0][1].legend(fontsize=8, loc="center right", frameon=False)
         for axis in axes[-1]:
             axis.set_xlabel("seconds since the limit was lowered")
-    return as_file(svg.text)
+    return svg.text
 
 
 def _draw(axes: Axes, operation: Operation, rates: Mapping[str, Sequence[float]]) -> None:
@@ -47,8 +45,8 @@ def _draw(axes: Axes, operation: Operation, rates: Mapping[str, Sequence[float]]
             for end in range(SAWTOOTH_SECONDS, min(len(rates[who]), _SHOWN_SECONDS), _EVERY_SECONDS)
         ]
         times = [SAWTOOTH_SECONDS - 10 + place * _EVERY_SECONDS for place in range(len(means))]
-        axes.plot(times, means, color=colour, label=who, linewidth=1.6 if who == "card" else 1.1)
-    axes.axhline(operation.limit / MB, color=Role.LIMIT, linewidth=1.0, linestyle="--", label="limit")
+        axes.plot(times, means, color=colour, label="NIC" if who == "card" else who, linewidth=1.6 if who == "card" else 1.1)
+    axes.axhline(operation.limit / MB, color=Colour.LIMIT, linewidth=1.0, linestyle="--", label="limit")
     axes.set_ylim(bottom=0)
 
 

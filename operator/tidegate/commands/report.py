@@ -22,9 +22,9 @@ from tidegate.control.connections import metrics_settings
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.member_usage import member_usage
-from tidegate.rollup.report.declared_members import member_terms, recommendations
+from tidegate.rollup.report.inputs import member_terms, recommendations
+from tidegate.rollup.report.recipes import source_series
 from tidegate.rollup.report.request import MemberTerms, RecommendedContract, SourceSeries, UsageTables
-from tidegate.rollup.report.source_series import source_series
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.store import UsageStore
 
@@ -105,10 +105,10 @@ def report(
     around = surroundings_of(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_policy import policy_of
-    from tidegate.rollup.report.gathering import figures_of
+    from tidegate.rollup.report.compute import figures_of
+    from tidegate.rollup.report.files import write_report
+    from tidegate.rollup.report.inputs import stored_provenance, stored_tables
     from tidegate.rollup.report.request import Prices, ReportRequest
-    from tidegate.rollup.report.stored_tables import stored_provenance, stored_tables
-    from tidegate.rollup.report.writing import write_report
     from tidegate.rollup.tables.store import UsageStore
 
     given: Mapping[Direction, Decimal | None] = {"fetch": _amount(fetch_price), "produce": _amount(produce_price)}

@@ -1,4 +1,4 @@
-"""The report in a real browser: what it shows is what the JSON has, its script runs under its own policy, and nobody's name runs at all."""
+"""The report in a real browser: what it shows is what the JSON has, its script runs under its own policy, and no name runs at all."""
 
 import json
 import re
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.rollup.report.estate import START_MS, estate_figures, estate_request
+from tests.unit.rollup.report.sample_report import START_MS, sample_figures, sample_request
 from tests.unit.rollup.report.small_request import small_request, write_line
+from tidegate.rollup.report.compute import figures_of
 from tidegate.rollup.report.figures import ReportFigures
-from tidegate.rollup.report.gathering import figures_of
-from tidegate.rollup.report.pricing import GIB
-from tidegate.rollup.report.writing import write_report
+from tidegate.rollup.report.files import write_report
+from tidegate.rollup.report.request import GIB
 from tidegate.rollup.schemas import HOUR_MS
 
 pytestmark = pytest.mark.integration
@@ -106,7 +106,7 @@ class Cells(HTMLParser):
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     folder = tmp_path_factory.mktemp("report")
-    page = write_report(estate_figures(), folder)
+    page = write_report(sample_figures(), folder)
     return *dumped(page, tmp_path_factory.mktemp("profile")), folder
 
 
@@ -149,7 +149,7 @@ def test_the_script_ran_under_the_pages_own_policy(shown: tuple[str, str, Path])
 
 
 def test_another_script_does_not_run_under_the_pages_policy(tmp_path: Path) -> None:
-    page = write_report(estate_figures(), tmp_path / "report")
+    page = write_report(sample_figures(), tmp_path / "report")
     page.write_text(page.read_text().replace("</body>", "<script>document.title = 'taken'</script></body>"))
     document, said = dumped(page, tmp_path / "profile")
     assert "<title>taken</title>" not in document
@@ -159,7 +159,7 @@ def test_another_script_does_not_run_under_the_pages_policy(tmp_path: Path) -> N
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A second script does what a reader's hand does; the page's policy, which would stop it, is taken out for that."""
-    page = write_report(estate_figures(), tmp_path_factory.mktemp("report"))
+    page = write_report(sample_figures(), tmp_path_factory.mktemp("report"))
     steps = ",".join(f"{json.dumps(name)}: (() => {{ {script} }})()" for name, (script, _) in _DOES.items())
     changed(page, f"<script>document.title = JSON.stringify({{{steps}}});</script>")
     document = dumped(page, tmp_path_factory.mktemp("profile"))[0]
@@ -188,12 +188,12 @@ def test_no_name_runs_in_the_readers_browser(tmp_path: Path) -> None:
 
 def test_five_minutes_of_a_short_period_are_drawn_as_the_json_file_has_them(tmp_path: Path) -> None:
     end_ms = START_MS + HOUR_MS
-    page = write_report(figures_of(replace(estate_request(), start_ms=START_MS, end_ms=end_ms)), tmp_path / "report")
+    page = write_report(figures_of(replace(sample_request(), start_ms=START_MS, end_ms=end_ms)), tmp_path / "report")
     document, said = dumped(page, tmp_path / "profile")
-    told = json.loads((page.parent / "report.json").read_text())
+    found = json.loads((page.parent / "report.json").read_text())
     cells = Cells(document).found
-    rates = {f"/traffic/{place}/rate": point["rate"] / 1e6 for place, point in enumerate(told["traffic"])}
-    shares = {f"/load/{place}/busiestShare": point["busiestShare"] * 100 for place, point in enumerate(told["load"])}
+    rates = {f"/traffic/{place}/rate": point["rate"] / 1e6 for place, point in enumerate(found["traffic"])}
+    shares = {f"/load/{place}/busiestShare": point["busiestShare"] * 100 for place, point in enumerate(found["load"])}
     assert (len(rates), len(shares)) == (4 * 2 * 12, 6 * 2 * 12)  # tiers or brokers, directions, windows
     for pointer, value in (rates | shares).items():
         assert number(cells[pointer][0]) == pytest.approx(value, rel=0.005, abs=0.05), pointer
@@ -213,7 +213,7 @@ def texts_by_printed_page(pdf: bytes) -> list[int]:
 
 def test_every_printed_page_of_a_table_has_its_columns_titles(tmp_path: Path) -> None:
     """They are buttons, which Chromium by itself paints on a table's first page alone. Here they are the only text that is left."""
-    page = write_report(estate_figures(), tmp_path / "report")
+    page = write_report(sample_figures(), tmp_path / "report")
     others = ":not(:has(#table-members)):not(#table-members, #table-members *) { display: none; }"
     changed(page, f"<style>{others} caption {{ display: none; }} td {{ font-size: 0 !important; height: 3cm; }}</style>")
     browsed(page, tmp_path / "profile", "--no-pdf-header-footer", f"--print-to-pdf={tmp_path / 'page.pdf'}")

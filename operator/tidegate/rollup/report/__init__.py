@@ -1,5 +1,5 @@
-"""The usage report: what was used in a period, by whom, at what price, and how sure that is.
+"""The usage report: the traffic of a period by member, its price, and how certain that is.
 
-`request.py` says what goes in and `figures.py` what comes out; `gathering.py` turns one into the other. `page.py`, `csv_text.py` and
-`document.py` only word those figures, so that the page, the CSV files and the JSON cannot disagree. `writing.py` puts them into a folder.
+`request.py` has what goes in and `figures.py` what comes out; `compute.py` turns one into the other. `page.py` and `sheets.py`
+only show figures, so that the page, the CSV files and the JSON cannot disagree. `files.py` writes them into a folder.
 """

@@ -1,17 +1,17 @@
 """Throttle episodes of the audit trail: from the first quota below its contract to the return of the last one.
 
-A span is one rate of one client at one quota; an episode is a stretch of time in which a direction always has a span. Time in Kafka's own
-mutes is something else: the tables have that.
+A span is one rate of one client at one quota; an episode is a stretch of time in which a direction always has a span. Kafka's own
+mutes are not in it: the tables have those.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.rollup.report.episode_figures import Episode, EpisodeSpan
+from tidegate.rollup.report.figures import Episode, EpisodeSpan
 from tidegate.rollup.report.request import moment
 from tidegate.rollup.trail import Trail, Written
 
-_BEFORE_MS = 60_000  # the round that decided is a little older than the write; the readings it saw are older still
+_BEFORE_MS = 60_000  # a pass is a little older than its writes, and the metrics that it read are older still
 
 
 @dataclass(frozen=True, slots=True)

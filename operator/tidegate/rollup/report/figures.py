@@ -1,18 +1,17 @@
-"""Every number of a report, once: the page, the CSV files and the JSON word these and compute nothing.
+"""Every number of a report. The page, the CSV files and the JSON show these and compute nothing.
 
-Bytes are whole, rates bytes per second, times UTC in ISO 8601, shares fractions of one, amounts of money exact decimals. None is "unknown"
-or "does not apply", never zero. "Rate on a broker" is what a contract is about: each broker applies a quota to its own traffic alone.
+Bytes are whole numbers, rates are bytes per second, times are UTC in ISO 8601, shares are fractions of one, amounts of
+money are exact decimals. None means "unknown" or "does not apply", never zero. A rate is on one broker, as contracts are:
+each broker applies a quota to its own traffic alone.
 """
 
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tidegate.rollup.report.episode_figures import Episode
-
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """[start, end). `windows` of the grain lie in it; `published_windows` of them are told of, with usage or with none."""
+    """[start, end). It has `windows` of the grain; `published_windows` of them are in the tables, with usage or with none."""
 
     start: str
     end: str
@@ -32,7 +31,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A direction over all members. `counted_bytes` are the brokers' own count; what no user's gauge explains is `unattributed_bytes`."""
+    """A direction over all members. `counted_bytes` is the brokers' own count; no user's gauge explains `unattributed_bytes` of it."""
 
     direction: str
     bytes: int
@@ -107,7 +106,7 @@ class ContractUse:
 
 @dataclass(frozen=True, slots=True)
 class Talker:
-    """Who moves most, both directions together."""
+    """A member that moves most, both directions together."""
 
     rank: int
     member: str
@@ -123,7 +122,7 @@ class Talker:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """A broker's card in one direction. `limit` is the last one known; the busiest window is one of `busiest_seconds`.
+    """A broker's NIC in one direction. `limit` is the last one known; the busiest window is one of `busiest_seconds`.
 
     `headroom_rate` is the limit less the busiest window's rate: negative where it was over.
     """
@@ -147,7 +146,7 @@ class BrokerFigures:
 
 @dataclass(frozen=True, slots=True)
 class TrafficPoint:
-    """What a tier's members moved from `start` on, for `seconds`."""
+    """The bytes of a tier's members from `start` on, for `seconds`."""
 
     start: str
     seconds: float
@@ -159,7 +158,7 @@ class TrafficPoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """What a broker's card carried from `start` on, for `seconds`, in the mean and in its busiest window of all that lie in it."""
+    """The load of a broker's NIC from `start` on, for `seconds`: the mean, and that of the busiest window in it."""
 
     start: str
     seconds: float
@@ -173,8 +172,50 @@ class LoadPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeSpan:
+    """A quota below its contract. `begin` and `end` are those of the period if the trail does not have them."""
+
+    episode: int
+    entity: str
+    member: str
+    tier: str
+    level: str
+    begin: str
+    end: str
+    quota: int
+    contract: int
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The time in which at least one rate of a direction was below its contract, from the audit trail.
+
+    `open_begin`, `open_end`: it had begun before the period, or goes on after it. Mutes in seconds, None = unknown.
+    """
+
+    number: int
+    direction: str
+    begin: str
+    end: str
+    seconds: float
+    open_begin: bool
+    open_end: bool
+    levels: str
+    members: int
+    cuts: int
+    raises: int
+    lowest_fraction: float
+    predicted_mute_seconds: float | None
+    observed_mute_seconds: float | None
+    brokers: str
+    most_over_rate: float | None
+    spans: tuple[EpisodeSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ThrottledWindow:
-    """From `start` on, for `seconds`: how long a tier's direction was held below its contract, and how many episodes began."""
+    """From `start` on, for `seconds`: how long a tier's direction was below its contract, and how many episodes began."""
 
     start: str
     seconds: float
@@ -188,7 +229,7 @@ class ThrottledWindow:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A recommended contract in the contract's own `form`, or why there is none. `applied` None: the declared contract stands."""
+    """A recommended contract in the contract's own `form`, or why there is none. `applied` None: the declared contract is in force."""
 
     member: str
     tier: str
@@ -223,7 +264,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulMember:
-    """Somebody whose bytes are less sure than others': never scaled, or with samples missing. Coverage is a fraction of the time."""
+    """A member whose bytes are less certain: never scaled, or with samples missing. Coverage is a fraction of the time."""
 
     member: str
     tier: str
@@ -235,7 +276,7 @@ class DoubtfulMember:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to get one of the numbers again, by hand."""
+    """How to reproduce one of the numbers by hand."""
 
     what: str
     value: str
@@ -254,9 +295,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ReportFigures:
-    """One report. `trail_given` False: `episodes` tell nothing; `states_known` False: neither do the states of tiers.
+    """One report. `trail_given` False: episodes are unknown; `states_known` False: so are the states of tiers.
 
-    `five_minutes` False: calibration is not known, p95 are bounds.
+    `five_minutes` False: calibration is unknown, and every p95 is a bound.
     """
 
     policy: str

@@ -1,101 +1,118 @@
 """The report as one HTML file that needs no network. It computes nothing: every number is one of the figures.
 
-Plots are SVG made here, so that they print, need no script to be seen, and follow the reader's colours; a small script adds tips, sorting
-and filtering. The page's own policy lets no other script or style run.
+The templates have the text of the page. Plots are SVG, so that they print, need no script to be seen, and follow the
+reader's colours; a small script adds tooltips, sorting and filtering. The page's own Content-Security-Policy lets no other
+script or style run.
 """
 
 import base64
 import hashlib
-from collections.abc import Sequence
-from html import escape
-from pathlib import Path
-from string import Template
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
 
-from tidegate.rollup.report.bill_section import bill_section, cards, members_section, traffic_section
-from tidegate.rollup.report.capacity_section import brokers_section, contracts_section
-from tidegate.rollup.report.document import embedded_json
-from tidegate.rollup.report.figures import Origin, ReportFigures
-from tidegate.rollup.report.markup import Markup, element, join
-from tidegate.rollup.report.section import Section
-from tidegate.rollup.report.sheets import sheets_of
-from tidegate.rollup.report.throttle_section import recommendations_section, throttle_section
-from tidegate.rollup.report.trust_section import recipes_section, trust_section
-from tidegate.rollup.report.units import clock, duration
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-_FOLDER = Path(__file__).parent
+from tidegate.rollup.report import compute, plots
+from tidegate.rollup.report.figures import ReportFigures
+from tidegate.rollup.report.request import GIB
+from tidegate.rollup.report.sheets import (
+    COLUMNS,
+    ROWS_SHOWN,
+    Column,
+    Kind,
+    Sheet,
+    cell_text,
+    clock,
+    duration,
+    embedded_json,
+    sheets_of,
+    text_with_unit,
+)
+
+_FILTER_FROM = 15  # rows; fewer are found by eye
+_LONG_CHARACTERS = 40
 
 
 def page_html(figures: ReportFigures) -> str:
     """The whole page."""
-    style, script = (_part(name) for name in ("page.css", "page.js"))
-    sections = _sections(figures)
-    heading = figures.policy or "All brokers"
-    return Template(_part("page.html.template")).substitute(
-        style=style,
-        style_hash=_hash(style),
-        script=script,
-        script_hash=_hash(script),
-        title=escape(f"Usage of {heading}, {clock(figures.period.start)} to {clock(figures.period.end)} UTC"),
-        heading=escape(heading),
-        period=escape(_period(figures)),
-        contents=_contents(sections),
-        body=join([*_warning(figures), cards(figures), *(section.html() for section in sections), _footer(figures)]),
-        figures=embedded_json(figures),
+    style, script = template_text("page.css"), template_text("page.js")
+    drawn = (*(point.seconds for point in figures.traffic), *(point.seconds for point in figures.load))
+    period = figures.period
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            figures=figures,
+            sheets=sheets_of(figures),
+            json=Markup(embedded_json(figures)),  # noqa: S704  it has no sign that could end its element
+            style=style,
+            script=script,
+            policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+            is_drawn_finer=min(drawn, default=period.seconds) < period.seconds / period.windows,
+            traffic_directions=sorted({point.direction for point in figures.traffic}),
+            load_directions=sorted({point.direction for point in figures.load}),
+            has_limits=any(nic.mean_share is not None for nic in figures.brokers),
+            free_directions=[price.direction for price in figures.prices if price.per_gib is None],
+            plots=plots,
+            pivot=pivot,
+            compute=compute,
+            GIB=GIB,
+        )
     )
 
 
-def _part(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
+@cache
+def templates(package: str | None = None) -> Environment:
+    """The report's templates, and those of another package that uses them."""
+    packages = [*([package] if package else []), "tidegate.rollup.report"]
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(name) for name in packages]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"ROWS_SHOWN": ROWS_SHOWN, "FILTER_FROM": _FILTER_FROM}
+    filters: dict[str, Callable[[Any], str]] = {
+        "volume": lambda count: text_with_unit(Kind.VOLUME, count),
+        "money": lambda amount: cell_text(Kind.MONEY, amount),
+        "seconds": duration,
+        "clock": clock,
+    }
+    environment.filters |= filters
+    environment.tests["long"] = lambda text: len(text) > _LONG_CHARACTERS
+    return environment
+
+
+def template_text(name: str) -> Markup:
+    """A style sheet or script, as it is."""
+    file = resources.files("tidegate.rollup.report") / "templates" / name
+    return Markup(file.read_text(encoding="utf-8"))  # noqa: S704  a file of this package
 
 
 def _hash(text: str) -> str:
-    """As a Content-Security-Policy names what it lets run."""
+    """The text as a Content-Security-Policy names it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _sections(figures: ReportFigures) -> Sequence[Section]:
-    sheets = sheets_of(figures)
-    return (
-        bill_section(figures, sheets),
-        members_section(figures, sheets),
-        traffic_section(figures, sheets),
-        contracts_section(figures, sheets),
-        brokers_section(figures, sheets),
-        throttle_section(figures, sheets),
-        recommendations_section(sheets),
-        trust_section(figures, sheets),
-        recipes_section(sheets),
-    )
+@dataclass(frozen=True, slots=True)
+class Pivot:
+    """The figures of a plot over time: a line for each time, a column for each tier or broker; a cell is a row of the sheet."""
+
+    heads: Sequence[str]
+    lines: Sequence[tuple[str, Sequence[tuple[str, Any] | None]]]
+    value: Column
 
 
-def _period(figures: ReportFigures) -> str:
-    """Where a plot is finer than the tables, it says so itself."""
-    period = figures.period
-    drawn = (*(point.seconds for point in figures.traffic), *(point.seconds for point in figures.load))
-    whose = "tables " if min(drawn, default=period.seconds) < period.seconds / period.windows else ""
-    return f"{clock(period.start)} to {clock(period.end)} UTC, {duration(period.seconds)}, {whose}by the {period.grain}"
-
-
-def _warning(figures: ReportFigures) -> Sequence[Markup]:
-    """A bill for a part of a period must not be taken for the whole one."""
-    period = figures.period
-    missing = period.windows - period.published_windows
-    if missing <= 0:
-        return ()
-    told = f"This report is not whole: {missing} of {period.windows} windows of one {period.grain} are not in the tables."
-    return (element("p", told, class_="warning", role="alert"),)
-
-
-def _contents(sections: Sequence[Section]) -> Markup:
-    return element("ul", *(element("li", element("a", section.title, href=f"#{section.key}")) for section in sections))
-
-
-def _footer(figures: ReportFigures) -> Markup:
-    return element("footer", element("p", f"Made {clock(figures.made_at)} UTC. {_origin(figures.origin)}"))
-
-
-def _origin(origin: Origin) -> str:
-    told = [f"Tables: {origin.store}, schema version {origin.schema_version}."]
-    told += [f"Read by {origin.transports}."] if origin.transports else []
-    told += [f"Runs: {origin.runs}."] if origin.runs else []
-    return " ".join(told)
+def pivot(sheet: Sheet, direction: str, *, by: str, value: str) -> Pivot:
+    columns = {column.name: column for column in COLUMNS[sheet.name]}
+    rows = sorted((row for row in sheet.rows if row[1].direction == direction), key=lambda row: (row[1].start, getattr(row[1], by)))
+    heads = list(dict.fromkeys(columns[by].text(row) for _, row in rows))
+    cells: dict[str, dict[str, tuple[str, Any]]] = {}
+    for pointer, row in rows:
+        cells.setdefault(row.start, {})[columns[by].text(row)] = (columns[value].pointer(pointer), row)
+    return Pivot(heads, [(start, [line.get(head) for head in heads]) for start, line in cells.items()], columns[value])

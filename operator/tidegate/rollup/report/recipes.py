@@ -1,22 +1,24 @@
-"""How to get numbers of this very report again by hand: SQL on the tables, and the samples that the tables were made of.
+"""How to reproduce numbers of a report by hand: SQL on the usage tables, and selectors of the series in Prometheus.
 
-Nothing is asked here: the queries are for people to put to DuckDB, with the store's files as tables of these names.
+No query is run here. The SQL is for DuckDB, with the store's files as tables of these names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from tidegate.prometheus.settings import MetricsSettings
+from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.report.figures import BrokerFigures, ContractUse, MemberFigures, Recipe
-from tidegate.rollup.report.pricing import GIB
-from tidegate.rollup.report.request import ReportRequest, moment
+from tidegate.rollup.report.request import GIB, ReportRequest, SourceSeries, moment
+from tidegate.rollup.samples import Selection
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 
 _CALIBRATED = (
-    "For each broker and 5-minute window: the gauge's samples times their intervals, added up; times the growth of the broker's own byte "
+    "For each broker and 5-minute window: the sum of the gauge's samples times their intervals, times the growth of the broker's own byte "
     "counter, divided by that sum over all users. The result is `bytes` of usage_5m, and `calibration` the factor."
 )
 _COUNTED = (
-    "Ask Prometheus for the raw samples of the series below, `selector[1h]` at the end of each hour. Add up each sample less the one "
-    "before it; where that is negative the counter began anew, and the sample itself counts. `increase()` extrapolates and gives another "
+    "Query Prometheus for the raw samples of the series below, `selector[1h]` at the end of each hour. Sum up each sample less the one "
+    "before it; where that is negative the counter was reset, and the sample itself counts. `increase()` extrapolates and gives another "
     "number."
 )
 
@@ -26,14 +28,14 @@ def recipes_of(
 ) -> tuple[Recipe, ...]:
     """One for each kind of number, about the largest of its kind."""
     exact = [use for use in uses if not use.p95_is_bound and use.p95_rate is not None]
-    fullest = sorted(brokers, key=lambda card: -card.nic_bytes)
+    fullest = sorted(brokers, key=lambda nic: -nic.nic_bytes)
     return (
         *(_member(request, one) for one in members[:1]),
         *(price for one in members[:1] for price in _price(request, one)),
-        *(_card(request, card) for card in fullest[:1]),
+        *(_nic(request, nic) for nic in fullest[:1]),
         *(_p95(request, use) for use in exact[:1]),
         Recipe("a member's bytes in a 5-minute window", "", _CALIBRATED),
-        Recipe("bytes of a broker's card, and its own count of client bytes", "", _COUNTED),
+        Recipe("bytes of a broker's NIC, and the broker's own count of client bytes", "", _COUNTED),
         *(Recipe(series.what, "", series.selector) for series in request.provenance.series),
     )
 
@@ -51,10 +53,10 @@ def _price(request: ReportRequest, one: MemberFigures) -> Iterator[Recipe]:
             yield Recipe(f"price of {one.member}, {direction}", str(one.amount), how)
 
 
-def _card(request: ReportRequest, card: BrokerFigures) -> Recipe:
-    which = [f"broker = {card.broker}", *_equal({"direction": card.direction}), *_during(request)]
+def _nic(request: ReportRequest, nic: BrokerFigures) -> Recipe:
+    which = [f"broker = {nic.broker}", *_equal({"direction": nic.direction}), *_during(request)]
     query = _select("sum(nic_bytes)", _table("broker", request), which)
-    return Recipe(f"bytes of broker {card.broker}'s card, {card.direction}", str(card.nic_bytes), query)
+    return Recipe(f"bytes of broker {nic.broker}'s NIC, {nic.direction}", str(nic.nic_bytes), query)
 
 
 def _p95(request: ReportRequest, use: ContractUse) -> Recipe:
@@ -73,8 +75,7 @@ def _select(what: str, table: str, conditions: Sequence[str]) -> str:
     return " ".join(("SELECT", what, "FROM", table, "WHERE", " AND ".join(conditions)))
 
 
-def _equal(columns: dict[str, str]) -> Iterator[str]:
-    """Whatever is in the texts."""
+def _equal(columns: Mapping[str, str]) -> Iterator[str]:
     for column, value in columns.items():
         text = value.replace("'", "''")
         yield f"{column} = '{text}'"
@@ -83,3 +84,29 @@ def _equal(columns: dict[str, str]) -> Iterator[str]:
 def _during(request: ReportRequest) -> tuple[str, str]:
     start, end = (f"TIMESTAMPTZ '{moment(at_ms)}'" for at_ms in (request.start_ms, request.end_ms))
     return f"window_start >= {start}", f"window_start < {end}"
+
+
+def source_series(settings: MetricsSettings) -> Iterator[SourceSeries]:
+    """For each direction the broker's own count, its NIC, and the gauges of clients."""
+    for direction, one in catalogue(settings).items():
+        for what, selection in (
+            ("broker's own count", one.client_bytes),
+            ("replication", one.replication_bytes),
+            ("NIC", one.cards),
+            ("rates of clients", one.rates),
+            ("throttle times of clients", one.throttle_times),
+        ):
+            if selection is not None:
+                yield SourceSeries(f"{direction}, {what}", selector_text(selection))
+
+
+def selector_text(selection: Selection) -> str:
+    """The selection in PromQL."""
+    kinds = zip(("=", "=~", "!~"), (selection.equal, selection.matching, selection.excluding), strict=True)
+    matchers = [f"{name}{sign}{_quoted(value)}" for sign, values in kinds for name, value in sorted(values.items())]
+    return f"{selection.metric}{{{','.join(matchers)}}}" if matchers else selection.metric
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

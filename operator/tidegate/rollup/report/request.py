@@ -1,27 +1,32 @@
-"""What a report is made of: the tables of a period, what was promised to whom, prices, recommendations, and the audit trail.
+"""What a report is made from: usage tables, members and contracts, prices, recommendations, audit trail.
 
-Everything is given; nothing is read from a store, a cluster or a clock here.
+A request holds values only; it reads no store, no cluster and no clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 import pyarrow as pa
 
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, Direction
 from tidegate.rollup.trail import AuditLine
 
-GRAIN_WORDS: Mapping[int, str] = {FIVE_MINUTES_MS: "5 minutes", HOUR_MS: "hour", DAY_MS: "day"}
+GRAINS: Mapping[int, str] = {FIVE_MINUTES_MS: "5 minutes", HOUR_MS: "hour", DAY_MS: "day"}
+GIB = 2**30
+
+_HUNDREDTH = Decimal("0.01")
+_DIGITS = 60  # 2^63 bytes times any price are exact before they are rounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTables:
-    """Tables of one grain, and the 5-minute ones where they are still kept; without those some figures are bounds, and say so.
+    """Tables of one grain, and the 5-minute ones as long as they are kept; without those some figures are bounds.
 
-    Rows outside the period are left out. `usage_5m` and `broker_5m` count only where they cover the whole period. `published` is of how
-    many of the period's windows the store tells, None = as many as have rows: a window in which nobody moved a byte is published, too.
+    Rows outside the period are left out. `usage_5m` and `broker_5m` are used only if they cover the whole period.
+    `published` is the number of the period's windows in the store, None = as many as have rows. A window without
+    traffic is published too.
     """
 
     grain_ms: int
@@ -35,14 +40,14 @@ class UsageTables:
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
-    """Whom usage belongs to: a user, a client id or both, in a tier ("" = in none). Empty names were not given by Kafka."""
+    """A user, a client id or both, in a tier ("" = in none). Kafka leaves names empty that a client does not have."""
 
     tier: str
     user: str
     client_id: str
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """`user=etl, client-id=app`, as everywhere else."""
         parts = [f"user={self.user}"] if self.user else []
         parts += [f"client-id={self.client_id}"] if self.client_id else []
@@ -51,7 +56,7 @@ class ClientKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberTerms:
-    """What a member is called and promised. Contracts in bytes per second on each broker, None = unlimited."""
+    """A member's name, level and contracts in bytes per second on each broker, None = unlimited."""
 
     client: ClientKey
     name: str
@@ -59,20 +64,57 @@ class MemberTerms:
     contracts: Mapping[Direction, int | None] = field(default_factory=dict)
 
 
+class MemberDirectory:
+    """Names, levels and contracts by client. A client that is in no tier is named by its user and client id."""
+
+    def __init__(self, members: Iterable[MemberTerms]) -> None:
+        self._members = {terms.client: terms for terms in members}
+        self._levels = {terms.client.tier: terms.level for terms in self._members.values()}
+
+    def name(self, client: ClientKey) -> str:
+        terms = self._members.get(client)
+        return client.text if terms is None else terms.name
+
+    def level(self, tier: str) -> str:
+        """ "" if the policy has no such tier."""
+        return self._levels.get(tier, "")
+
+    def contract(self, client: ClientKey, direction: Direction) -> int | None:
+        """Bytes per second on each broker; None = unlimited, or unknown."""
+        terms = self._members.get(client)
+        return None if terms is None else terms.contracts.get(direction)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What a GiB (2^30 bytes) costs by direction; a direction without a price is not priced. `currency` is only shown."""
+    """The price of a GiB (2^30 bytes) by direction; a direction without one is not priced. `currency` is only shown."""
 
     per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
     currency: str = ""
+
+    def amount(self, direction: Direction, count_bytes: int) -> Decimal | None:
+        """The price of so many bytes, rounded half up to hundredths; None if the direction has no price."""
+        price = self.per_gib.get(direction)
+        if price is None:
+            return None
+        with localcontext() as context:
+            context.prec = _DIGITS
+            return (Decimal(count_bytes) * price / GIB).quantize(_HUNDREDTH, ROUND_HALF_UP)
+
+
+def total_of(amounts: Iterable[Decimal | None]) -> Decimal | None:
+    """The sum of the rounded lines that have a price, as a reader adds them up; None if none has."""
+    priced = [amount for amount in amounts if amount is not None]
+    return sum(priced, Decimal("0.00")) if priced else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendedContract:
     """One recommendation, or why there is none (`recommended` None).
 
-    Rates are bytes per second in the contract's own form, whose words `form` has (`on each broker`, `of all brokers`, `a partition`);
-    `applied` is what stands in the declared contract's place, None = the declared one stands. `p99_rate` is on the busiest broker.
+    Rates are bytes per second in the contract's own form, which `form` describes (`on each broker`, `of all brokers`,
+    `a partition`). `applied` replaces the declared contract, None = the declared one is in force. `p99_rate` is on the
+    busiest broker.
     """
 
     client: ClientKey
@@ -88,7 +130,7 @@ class RecommendedContract:
 
 @dataclass(frozen=True, slots=True)
 class SourceSeries:
-    """Which series of Prometheus a number was made of, as one would ask for them by hand."""
+    """The Prometheus series behind a number, as a selector to query by hand."""
 
     what: str
     selector: str
@@ -107,9 +149,9 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """One report of one policy (`namespace/name`, or "" on a laptop) over [start_ms, end_ms).
+    """One report of one policy (`namespace/name`, or "" without a cluster) over [start_ms, end_ms).
 
-    `trail` is None where no audit trail was given, which is not the same as one in which nothing happened.
+    `trail` is None without an audit trail, which is not the same as a trail without throttling.
     """
 
     policy: str
@@ -123,12 +165,8 @@ class ReportRequest:
     trail: Sequence[AuditLine] | None = None
     provenance: Provenance
 
-    @property
-    def seconds(self) -> float:
-        return (self.end_ms - self.start_ms) / 1000
-
 
 def moment(at_ms: int) -> str:
-    """`2026-11-21T11:00:00Z`, with milliseconds only where there are any."""
+    """`2026-11-21T11:00:00Z`, with milliseconds only if there are any."""
     precision = "milliseconds" if at_ms % 1000 else "seconds"
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -11,6 +11,7 @@ from enum import IntEnum
 from itertools import accumulate
 from typing import TypeVar
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +25,6 @@ from tidegate.rollup.transport.wire import (
     Field,
     Malformed,
     bytes_field,
-    checksums,
     fields,
     packed,
     read_labels,
@@ -142,12 +142,12 @@ def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator
 
 
 def _messages(answer: bytes) -> Iterator[tuple[int, int]]:
-    """Where each message lies, once all checksums are found right: in one go, for most frames are short."""
+    """Where each message lies, once all checksums are found right."""
     begins, starts, ends, cut = _frames(answer)
-    told = np.array([int.from_bytes(answer[start - _CHECKSUM_BYTES : start], "big") for start in starts], np.uint32)
-    wrong = np.flatnonzero(checksums(answer, starts, ends) != told)
-    if len(wrong):
-        raise Malformed(f"the checksum of a frame is wrong{_text(answer[begins[wrong[0]] :])}")
+    for begin, start, end in zip(begins, starts, ends, strict=True):
+        sent = int.from_bytes(answer[start - _CHECKSUM_BYTES : start], "big")
+        if google_crc32c.value(answer[start:end]) != sent:
+            raise Malformed(f"the checksum of a frame is wrong{_text(answer[begin:])}")
     if cut is not None:
         raise Malformed(f"its last frame is not whole{_text(answer[cut:])}")
     return zip(starts, ends, strict=True)

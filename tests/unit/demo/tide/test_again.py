@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from demo.marks import MarkKind
+from demo.report import throttling_html
 from demo.tide.again import left_out_words, played
 from demo.tide.episode import Episode
-from demo.tide.section import section_html
 from lab.load import ProcessorShare
 
 from .conftest import PlayedEpisode, PlayedTide
@@ -38,8 +38,8 @@ def test_the_second_playing_counts_whatever_it_shows(played_episode: PlayedEpiso
 
 def test_the_report_tells_of_what_is_left_out(played_episode: PlayedEpisode, played_tide: PlayedTide) -> None:
     tide = played_tide()
-    assert "left out" not in section_html(tide)
-    assert "took 21 % of the processors; it is left out" in section_html(
+    assert "left out" not in throttling_html(tide)
+    assert "took 21 % of the processors; it is left out" in throttling_html(
         replace(tide, left_out=of_host(played_episode(**MISSES), took_percent=21.0))
     )
 

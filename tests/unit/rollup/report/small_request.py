@@ -27,7 +27,7 @@ _ZEROS: Mapping[str, object] = {
 
 
 def table(schema: pa.Schema, rows: Iterable[Mapping[str, object]]) -> pa.Table:
-    """Rows as they are in a store; what a row does not tell is nothing, or the first hour of broker 1's fetch."""
+    """Rows as they are in a store; a column that a row leaves out is zero, or the first hour of broker 1's fetch."""
     full = [_ZEROS | row for row in rows]
     columns = [pa.array([row.get(field.name) for row in full]).cast(field.type) for field in schema]
     return pa.table(columns, schema=schema)
@@ -63,7 +63,7 @@ def write_line(minute: float, user: str, before: int | None, after: int | None, 
     """A fetch quota that was written so many minutes after the period's start, of a contract of 100 B/s."""
     seconds = round(minute * 60)
     clock = f"2026-11-{20 if seconds >= 0 else 19}T{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.000Z"
-    told = {
+    line = {
         "event": "Audit",
         "kind": "write",
         "t": clock,
@@ -71,6 +71,6 @@ def write_line(minute: float, user: str, before: int | None, after: int | None, 
         "entity": f"user={user}",
         "key": "consumer_byte_rate",
     }
-    told |= {"from": before, "to": after, "contract": 100, "level": "L3", "tier": "t", "member": user, "outcome": "applied"}
+    line |= {"from": before, "to": after, "contract": 100, "level": "L3", "tier": "t", "member": user, "outcome": "applied"}
     lowers = before is None or (after is not None and after < before)
-    return {**told, "reason": "Throttled" if lowers else "Released", "predictedMute_s": 0.0, **more}
+    return {**line, "reason": "Throttled" if lowers else "Released", "predictedMute_s": 0.0, **more}

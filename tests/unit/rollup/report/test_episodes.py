@@ -1,11 +1,11 @@
-"""Episodes as the audit trail tells them."""
+"""Episodes as the audit trail has them."""
 
 import pytest
 
-from tests.unit.rollup.report.estate import estate_figures
+from tests.unit.rollup.report.sample_report import sample_figures
 from tests.unit.rollup.report.small_request import END_MS, START_MS, write_line
-from tidegate.rollup.report.episode_figures import Episode
 from tidegate.rollup.report.episodes import episodes_of
+from tidegate.rollup.report.figures import Episode
 from tidegate.rollup.trail import AuditLine, read_trail
 
 
@@ -13,7 +13,7 @@ def episodes(*lines: AuditLine) -> tuple[Episode, ...]:
     return episodes_of(read_trail(lines, "streaming/main", end_ms=END_MS), START_MS, END_MS)
 
 
-def told(episode: Episode) -> tuple[str, str, bool, bool]:
+def edges(episode: Episode) -> tuple[str, str, bool, bool]:
     return episode.begin[11:19], episode.end[11:19], episode.open_begin, episode.open_end
 
 
@@ -21,7 +21,7 @@ def test_an_episode_lasts_from_the_first_quota_below_its_contract_to_the_last_on
     (found,) = episodes(
         write_line(10, "a", 100, 50), write_line(12, "b", 100, 80), write_line(20, "a", 50, 100), write_line(30, "b", 80, 100)
     )
-    assert told(found) == ("00:10:00", "00:30:00", False, False)
+    assert edges(found) == ("00:10:00", "00:30:00", False, False)
     assert (found.members, found.cuts, found.raises, found.lowest_fraction, found.seconds) == (2, 2, 2, 0.5, 1200.0)
 
 
@@ -39,11 +39,11 @@ def test_each_quota_on_the_way_is_a_span_of_its_own() -> None:
 
 
 def test_a_quota_that_was_lowered_before_the_period_is_below_from_its_start() -> None:
-    assert told(*episodes(write_line(-30, "a", 100, 50), write_line(30, "a", 50, 100))) == ("00:00:00", "00:30:00", True, False)
+    assert edges(*episodes(write_line(-30, "a", 100, 50), write_line(30, "a", 50, 100))) == ("00:00:00", "00:30:00", True, False)
 
 
-def test_a_trail_that_begins_with_a_release_still_tells_of_the_time_before() -> None:
-    assert told(*episodes(write_line(30, "a", 50, 100))) == ("00:00:00", "00:30:00", True, False)
+def test_a_trail_that_begins_with_a_release_still_covers_the_time_before() -> None:
+    assert edges(*episodes(write_line(30, "a", 50, 100))) == ("00:00:00", "00:30:00", True, False)
 
 
 @pytest.mark.parametrize("reason", ["Adopted", "LeadersMoved", "ContractChanged"])
@@ -52,11 +52,11 @@ def test_a_low_quota_that_tidegate_found_or_wrote_for_fewer_leaders_was_no_throt
 
 
 def test_a_quota_that_is_still_low_at_the_end_is_open() -> None:
-    assert told(*episodes(write_line(90, "a", 100, 50))) == ("01:30:00", "02:00:00", False, True)
+    assert edges(*episodes(write_line(90, "a", 100, 50))) == ("01:30:00", "02:00:00", False, True)
 
 
 def test_what_happens_after_the_period_does_not_reach_into_it() -> None:
-    assert told(*episodes(write_line(90, "a", 100, 50), write_line(121, "a", 50, 100))) == ("01:30:00", "02:00:00", False, True)
+    assert edges(*episodes(write_line(90, "a", 100, 50), write_line(121, "a", 50, 100))) == ("01:30:00", "02:00:00", False, True)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_trails_of_two_replicas_can_be_given_one_after_the_other() -> None:
     assert episodes(*lines) == episodes(*reversed(lines))
 
 
-def test_the_estates_episode_is_told_with_its_broker_its_levels_and_its_mutes() -> None:
-    (found,) = estate_figures().episodes
+def test_the_samples_episode_has_its_broker_its_levels_and_its_mutes() -> None:
+    (found,) = sample_figures().episodes
     assert (found.levels, found.brokers, found.members, found.lowest_fraction) == ("L1, L2, L3", "4", 4, 0.2)
     assert (found.predicted_mute_seconds, found.observed_mute_seconds, found.most_over_rate) == (12.0, 8.851, 41_500_000.0)

@@ -6,16 +6,17 @@ import json
 import re
 from html.parser import HTMLParser
 from itertools import product
+from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
-from tests.unit.rollup.report.estate import estate_figures, estate_request
+from tests.unit.rollup.report.sample_report import sample_figures, sample_request
 from tests.unit.rollup.report.small_request import PRICES, START_MS, small_request, terms, write_line
-from tidegate.rollup.report.document import document_of, embedded_json
-from tidegate.rollup.report.gathering import figures_of
+from tidegate.rollup.report.compute import figures_of
 from tidegate.rollup.report.page import page_html
 from tidegate.rollup.report.request import ReportRequest
-from tidegate.rollup.report.sheets import sheets_of
+from tidegate.rollup.report.sheets import document_of, embedded_json, sheets_of
 from tidegate.rollup.schemas import HOUR_MS
 
 HOSTILE = [
@@ -28,6 +29,7 @@ HOSTILE = [
     "\u2028\u202e",
     "${x}",
 ]
+ROOT = Path(__file__).parents[4]
 VOID = {"meta", "input", "br"}
 
 
@@ -58,12 +60,12 @@ class Page(HTMLParser):
         return [(attributes, "".join(text)) for name, attributes, text in self.elements if name == tag]
 
 
-ESTATE = page_html(estate_figures())
-PARSED = Page(ESTATE)
+SAMPLE_PAGE = page_html(sample_figures())
+PARSED = Page(SAMPLE_PAGE)
 
 
 def test_every_cell_points_to_its_number_in_the_json() -> None:
-    document = json.loads(embedded_json(estate_figures()))
+    document = json.loads(embedded_json(sample_figures()))
     pointers = [attributes["data-figure"] for _, attributes, _ in PARSED.elements if "data-figure" in attributes]
     assert len(pointers) > 1000
     for pointer in pointers:
@@ -75,7 +77,7 @@ def test_every_cell_points_to_its_number_in_the_json() -> None:
 
 def test_the_embedded_json_is_the_json() -> None:
     (text,) = [text for attributes, text in PARSED.all("script") if attributes.get("id") == "figures"]
-    assert json.loads(text) == document_of(estate_figures())
+    assert json.loads(text) == document_of(sample_figures())
 
 
 def test_the_page_asks_for_nothing_from_anywhere() -> None:
@@ -86,7 +88,7 @@ def test_the_page_asks_for_nothing_from_anywhere() -> None:
         if name in ("src", "href", "xlink:href", "style")
     ]
     assert all(str(value).startswith("#") for value in linked)
-    assert not re.search(r"url\(|@import|https?://", ESTATE)
+    assert not re.search(r"url\(|@import|https?://", SAMPLE_PAGE)
 
 
 def test_its_own_policy_lets_only_its_own_script_and_style_run() -> None:
@@ -141,11 +143,11 @@ def hostile_request(name: str) -> dict[str, object]:
     }
 
 
-def test_an_estate_is_well_below_the_size_that_mail_takes() -> None:
-    assert len(ESTATE.encode()) < 1_000_000
+def test_the_page_is_well_below_the_size_that_mail_takes() -> None:
+    assert len(SAMPLE_PAGE.encode()) < 1_000_000
 
 
-def test_a_large_estate_fits_too_and_what_is_left_out_of_the_page_is_in_the_files() -> None:
+def test_a_large_cluster_fits_too_and_what_is_left_out_of_the_page_is_in_the_files() -> None:
     figures = figures_of(large_request())
     page = page_html(figures)
     assert len(page.encode()) < 1_500_000
@@ -171,20 +173,20 @@ def large_request() -> ReportRequest:
 
 
 @pytest.mark.parametrize(
-    ("told", "request_of"),
+    ("expected", "request_of"),
     [
         ("No usage was found in this period.", {}),
         ("The policy sets no price", {}),
         ("No audit trail was given", {}),
         ("By the audit trail no quota was below its contract", {"trail": []}),
         ("No broker has a limit", {"brokers": [{"nic_bytes": 1}]}),
-        ("This report is not whole: 1 of 2 windows of one hour are not in the tables.", {"usage": [{"user": "a", "bytes": 1}]}),
+        ("This report is incomplete: 1 of 2 windows of one hour are not in the tables.", {"usage": [{"user": "a", "bytes": 1}]}),
         ("The 5-minute rows are gone", {"usage": [{"user": "a", "bytes": 1}]}),
         ("No recommendations were made", {}),
     ],
 )
-def test_what_is_not_known_is_said(told: str, request_of: dict[str, object]) -> None:
-    assert told in page_html(figures_of(small_request(**request_of)))  # type: ignore[arg-type]
+def test_what_is_not_known_is_said(expected: str, request_of: dict[str, object]) -> None:
+    assert expected in page_html(figures_of(small_request(**request_of)))  # type: ignore[arg-type]
 
 
 def test_a_report_of_a_single_window_can_be_drawn() -> None:
@@ -192,5 +194,13 @@ def test_a_report_of_a_single_window_can_be_drawn() -> None:
     assert Page(page_html(figures_of(request))).all("svg")
 
 
-def test_the_estates_request_is_drawn_without_its_five_minutes_too() -> None:
-    assert Page(page_html(figures_of(estate_request(with_five_minutes=False)))).all("svg")
+def test_the_sample_request_is_drawn_without_its_five_minutes_too() -> None:
+    assert Page(page_html(figures_of(sample_request(with_five_minutes=False)))).all("svg")
+
+
+def test_the_wheel_has_every_template() -> None:
+    builder = WheelBuilder(str(ROOT))
+    packed = {Path(file.distribution_path) for file in builder.recurse_included_files()}
+    folder = Path("tidegate/rollup/report/templates")
+    used = {folder / name for name in ("macros.html", "page.css", "page.html", "page.js")}
+    assert used == {path for path in packed if path.parent == folder}

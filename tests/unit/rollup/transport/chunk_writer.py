@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidegate.rollup.transport.wire import bytes_field, crc32c, packed, varint_field, write_varint
+import google_crc32c
+
+from tidegate.rollup.transport.wire import bytes_field, packed, varint_field, write_varint
 
 Samples = Sequence[tuple[int, float]]
 XOR, HISTOGRAM = 1, 2
@@ -105,7 +107,7 @@ def damaged_series(labels: Mapping[str, str], samples: Samples) -> bytes:
 def frame(*series: bytes) -> bytes:
     """One frame of a streamed answer: length, checksum, the message ChunkedReadResponse."""
     message = b"".join(bytes_field(1, one) for one in series)
-    return write_varint(len(message)) + struct.pack(">I", crc32c(message)) + message
+    return write_varint(len(message)) + struct.pack(">I", google_crc32c.value(message)) + message
 
 
 def sample_bytes(time_ms: int, value: float) -> bytes:

@@ -1,10 +1,13 @@
-"""The checksum is the one of RFC 3720, whatever the length."""
+"""The checksum of frames is the one of RFC 3720, whatever the length, and computed by the C code of its library."""
 
+import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.rollup.transport.wire import crc32c
+
+def test_the_installed_wheel_has_the_c_implementation() -> None:
+    assert google_crc32c.implementation == "c"
 
 
 @pytest.mark.parametrize(
@@ -18,12 +21,12 @@ from tidegate.rollup.transport.wire import crc32c
     ],
 )
 def test_known_checksums(content: bytes, checksum: int) -> None:
-    assert crc32c(content) == checksum
+    assert google_crc32c.value(content) == checksum
 
 
 @given(st.binary(max_size=40), st.integers(0, 60))
 def test_it_is_what_one_bit_after_the_other_gives(content: bytes, times: int) -> None:
-    assert crc32c(content * times) == bit_by_bit(content * times)
+    assert google_crc32c.value(content * times) == bit_by_bit(content * times)
 
 
 def bit_by_bit(content: bytes) -> int:

@@ -1,0 +1,335 @@
+"""The plots of the demo's report. They compute nothing but moving means.
+
+Drawn by the usage report's own module of SVG, so that both pages look alike.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from markupsafe import Markup
+
+from demo.marks import Mark, MarkKind
+from demo.outcome import Outcome
+from demo.rates import SAWTOOTH_SECONDS, ByteSeries
+from demo.script import HEALTHY_LEADERS, VICTIM, Regime
+from demo.tide.episode import Episode
+from demo.tide.figures import CARD_MEAN_SECONDS as NIC_MEAN_SECONDS
+from demo.tide.figures import silences
+from demo.tide.script import BUSINESSES, CONTRACT, LEVELS, LIMIT, WANTED
+from tidegate.rollup.report.svg import (
+    WIDTH,
+    Plot,
+    Point,
+    Rows,
+    Scale,
+    area,
+    bar,
+    element,
+    horizontal_axis,
+    horizontal_line,
+    labelled,
+    line,
+    plot,
+    round_ticks,
+    stacked_bars,
+    text,
+    vertical_axis,
+    vertical_line,
+)
+
+_LEFT, _RIGHT = 56, WIDTH - 84  # at the right: the names of horizontal lines
+_MARKS = {MarkKind.KILL: ("kill", "start"), MarkKind.RETURN: ("return", "end"), MarkKind.QUOTA: ("quota dotted", "start")}
+_QUOTA_TICKS = (1, 2, 5, 10, 20, 60)
+
+
+def _megabytes(rate: float) -> float:
+    return rate / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """A part of a plot with a time axis: seconds along x, another quantity along y, from `top` to `bottom`."""
+
+    across: Scale
+    upward: Scale
+
+    @property
+    def top(self) -> float:
+        return self.upward.end
+
+    @property
+    def bottom(self) -> float:
+        return self.upward.begin
+
+    def points(self, times: Iterable[float], values: Iterable[float]) -> list[Point]:
+        return [(self.across.at(time), self.upward.at(value)) for time, value in zip(times, values, strict=True)]
+
+    def vertical(self, at: float, class_: str) -> Markup:
+        return vertical_line(self.across.at(at), self.top, self.bottom, class_=f"line {class_}")
+
+    def level(self, value: float, class_: str, name: str, *, begin: float | None = None, end: float | None = None) -> Markup:
+        """A horizontal line from `begin` to `end`, or from edge to edge, with its name at the right."""
+        left, right = (self.across.at(edge) if edge is not None else side for edge, side in ((begin, _LEFT), (end, _RIGHT)))
+        y = self.upward.at(value)
+        names = [text(part, _RIGHT + 6, y + 4 + 15 * row, class_=f"{class_} small") for row, part in enumerate(name.split("\n"))]
+        return element("g", horizontal_line(y, left, right, class_=f"line {class_}"), *names)
+
+    def span(self, begin: float, end: float, class_: str) -> Markup:
+        """A coloured background from one time to another."""
+        left, right = self.across.at(begin), self.across.at(end)
+        return bar(left, self.top, right - left, self.bottom - self.top, class_=f"background {class_}")
+
+
+def _ticks(upward: Scale, *, count: int = 5) -> list[float]:
+    return [tick for tick in round_ticks(upward.high, count=count) if tick <= upward.high]
+
+
+def _time_axis(across: Scale, top: float, bottom: float, title: str) -> Markup:
+    step = round_ticks(across.high - across.low, count=9)[1]
+    first = ceil(across.low / step)
+    ticks = [step * place for place in range(first, int(across.high // step) + 1)]
+    return horizontal_axis(across, labelled(ticks), top=top, bottom=bottom, title=title)
+
+
+# Experiment 1: the total and each partition over time, and the rate of each phase
+
+
+def total_plot(outcome: Outcome) -> Plot:
+    """The total over time with kills, returns and quota writes, against the promise."""
+    promised = _promised(outcome)
+    times, rates = _moving_means(outcome, list(outcome.series.values()))
+    strip = _Strip(_run_scale(outcome), Scale(0, max([*rates, promised]) * 1.08, 330, 62))
+    upper = strip.points(times, rates)
+    marks = _shown_marks(outcome)
+    parts = [
+        *_regimes(outcome, strip, names_at=16),
+        vertical_axis(strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s"),
+        _time_axis(strip.across, strip.bottom, strip.bottom + 4, "seconds since the experiment began"),
+        area(upper, [(x, strip.bottom) for x, _ in (upper[0], upper[-1])], class_="total faint"),
+        line(upper, class_="total"),
+        strip.level(promised, "promise dashed", f"promised\n{promised:g} MB/s"),
+        *(strip.vertical(mark.at_seconds - _span(outcome)[0], _MARKS[mark.kind][0]) for mark in marks),
+        *_mark_names(outcome, strip, marks),
+        *_measured_windows(outcome, strip),
+    ]
+    legend = [("line total", "total, mean of the last 12 s"), *_legend(), ("line measured", "measured here")]
+    return plot(
+        "total",
+        "The total over time.",
+        "Each point is the mean of the 12 seconds before it, so a change shows fully 12 seconds after its line.",
+        parts,
+        height=strip.bottom + 42,
+        legend=legend,
+    )
+
+
+def partition_plot(outcome: Outcome) -> Plot:
+    """The rate of each partition over time, one strip each."""
+    contract = _megabytes(outcome.scale.contract_bytes_per_second)
+    start, across, height = _span(outcome)[0], _run_scale(outcome), 120
+    parts: list[Markup] = []
+    for row, (partition, series) in enumerate(sorted(outcome.series.items())):
+        top = 42 + row * (height + 34)
+        strip = _Strip(across, Scale(0, contract * 2.8, top + height, top))
+        times, rates = _moving_means(outcome, [series])
+        title = f"partition {partition}, MB/s"
+        parts += _regimes(outcome, strip, names_at=16 if row == 0 else None)
+        parts += [vertical_axis(strip.upward, labelled(_ticks(strip.upward, count=3)), left=_LEFT, right=_RIGHT, title=title)]
+        parts += [strip.vertical(mark.at_seconds - start, _MARKS[mark.kind][0]) for mark in _shown_marks(outcome)]
+        parts += [strip.level(contract, "promise dashed", f"promised\n{contract:g} MB/s")]
+        parts += [line(strip.points(times, rates), class_=f"p{partition}")]
+        for result in outcome.results:
+            middle = across.at((result.measured_from_seconds + result.end_seconds) / 2 - start)
+            shown = f"{_megabytes(result.by_partition[partition]):.1f} on broker {result.leaders[partition]}"
+            parts.append(text(shown, middle, top + 14, anchor="middle", class_="small halo"))
+    bottom = 42 + len(outcome.series) * (height + 34) - 34
+    parts.append(_time_axis(across, bottom, bottom + 4, "seconds since the experiment began"))
+    description = "At the top of each measured window: the rate in MB/s, and which broker led the partition."
+    return plot("partitions", "Each partition.", description, parts, height=bottom + 42, legend=_legend())
+
+
+def cost_plot(outcome: Outcome) -> Plot:
+    """One bar for each phase, stacked by partition, against the promise."""
+    promised = _promised(outcome)
+
+    def promise(across: Scale, bottom: float) -> Sequence[Markup]:
+        return [vertical_line(across.at(promised), 6, bottom, class_="line promise dashed")]
+
+    bars = [
+        (result.phase.title, [(f"p{partition}", _megabytes(rate)) for partition, rate in sorted(result.by_partition.items())], "")
+        for result in outcome.results
+    ]
+    parts, height = stacked_bars(
+        Rows(34, left=272, right=WIDTH - 60), bars, axis="delivered, MB/s", value_text="{:.1f}".format, extra=promise
+    )
+    legend = [(f"p{partition}", f"partition {partition}") for partition in sorted(outcome.series)]
+    legend.append(("line promise dashed", f"promised: {promised:g} MB/s"))
+    return plot("cost", "What each method delivers.", "The rate of every phase, by partition.", parts, height=height, legend=legend)
+
+
+def _promised(outcome: Outcome) -> float:
+    return _megabytes(outcome.scale.contract_bytes_per_second * len(HEALTHY_LEADERS))
+
+
+def _span(outcome: Outcome) -> tuple[float, float]:
+    return outcome.results[0].begin_seconds, outcome.results[-1].end_seconds
+
+
+def _run_scale(outcome: Outcome) -> Scale:
+    start, end = _span(outcome)
+    return Scale(0, end - start, _LEFT, _RIGHT)
+
+
+def _moving_means(outcome: Outcome, series: Sequence[ByteSeries]) -> tuple[list[float], list[float]]:
+    """Means of the last 12 seconds in MB/s, twice a second, over the whole run; times in seconds since its start."""
+    start, end = _span(outcome)
+    count = int((end - start - SAWTOOTH_SECONDS) * 2)
+    times = [SAWTOOTH_SECONDS + step / 2 for step in range(max(1, count + 1))]
+    return times, [_megabytes(sum(one.mean(start + time - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS) for one in series)) for time in times]
+
+
+def _regimes(outcome: Outcome, strip: _Strip, *, names_at: float | None) -> Iterator[Markup]:
+    """A background from when to when each regime decided the quota; a regime's phases follow each other."""
+    start, end = _span(outcome)
+    begins: dict[Regime, float] = {}
+    for result in outcome.results:
+        begins.setdefault(result.phase.regime, result.begin_seconds - start)
+    ends = [*list(begins.values())[1:], end - start]
+    for (regime, begin), finish in zip(begins.items(), ends, strict=True):
+        yield strip.span(begin, finish, regime.name.lower())
+        if names_at is not None:
+            yield text(regime.value, strip.across.at((begin + finish) / 2), names_at, anchor="middle", class_="strong")
+
+
+def _measured_windows(outcome: Outcome, strip: _Strip) -> Iterator[Markup]:
+    """A line over every measured window, with its steady mean."""
+    start, y = _span(outcome)[0], strip.bottom - 8
+    for result in outcome.results:
+        begin, finish = (strip.across.at(at - start) for at in (result.measured_from_seconds, result.end_seconds))
+        yield horizontal_line(y, begin, finish, class_="line measured")
+        yield text(f"{_megabytes(result.total):.1f} MB/s", (begin + finish) / 2, y - 6, anchor="middle", class_="strong halo")
+
+
+def _shown_marks(outcome: Outcome) -> list[Mark]:
+    """Kills, returns and quota writes of the experiment itself."""
+    start, end = _span(outcome)
+    return [mark for mark in outcome.marks if mark.kind in _MARKS and start <= mark.at_seconds <= end]
+
+
+def _mark_names(outcome: Outcome, strip: _Strip, marks: Sequence[Mark]) -> Iterator[Markup]:
+    """The name of each line above it; of quota writes close together (a lowering in steps) only the last is named."""
+    start, end = _span(outcome)
+    names = {MarkKind.KILL: f"broker {VICTIM} killed", MarkKind.RETURN: "back"}
+    for number, mark in enumerate(marks):
+        later = marks[number + 1 : number + 2]
+        if any(one.kind is mark.kind and one.at_seconds - mark.at_seconds < 0.1 * (end - start) for one in later):
+            continue
+        colour, anchor = _MARKS[mark.kind]
+        y = strip.top - (22 if mark.kind is MarkKind.QUOTA else 6)
+        yield text(names.get(mark.kind, mark.text), strip.across.at(mark.at_seconds - start), y, anchor=anchor, class_=f"{colour} small")
+
+
+def _legend() -> list[tuple[str, str]]:
+    return [
+        ("line promise dashed", "promised"),
+        ("line kill", f"broker {VICTIM} killed"),
+        ("line return", f"broker {VICTIM} leads again"),
+        ("line quota dotted", "quota written in ZooKeeper"),
+    ]
+
+
+# Experiments 2 and 3: one episode; 0 on the time axis is when the limit was lowered
+
+
+def episode_plot(episode: Episode, key: str, title: str, description: str) -> Plot:
+    """Rates, quotas and silences over time; tier states if the policy's status was watched."""
+
+    def since(at_seconds: float) -> float:
+        return at_seconds - episode.limited_at_seconds
+
+    across = Scale(since(episode.began_seconds), since(episode.ended_seconds), _LEFT, _RIGHT)
+    rates = _Strip(across, Scale(0, _megabytes(WANTED) * 1.25, 246, 26))
+    quotas = _Strip(across, Scale(0.8, 90, 394, 284, is_logarithmic=True))
+    silent, states = Rows(17, top=432, left=_LEFT), Rows(17, top=538, left=_LEFT)
+    bottom = states.at(len(LEVELS)) if episode.tiers else silent.at(len(LEVELS))
+    edges = [across.at(at) for at in (0.0, since(episode.raised_at_seconds))]
+    parts = [
+        *_rates(episode, rates, since),
+        vertical_axis(quotas.upward, labelled(_QUOTA_TICKS), left=_LEFT, right=_RIGHT, title="quota, MB/s"),
+        *_quotas(episode, quotas, since),
+        *_level_names(silent, "no byte received"),
+        *_silences(episode, silent, across, since),
+        *([*_level_names(states, "state"), *_states(episode, states, across, since)] if episode.tiers else []),
+        *(vertical_line(x, rates.top, bottom, class_="line promise dashed") for x in edges),
+        _time_axis(across, bottom, bottom + 4, "seconds since the limit was lowered"),
+    ]
+    legend = [(business.level.lower(), f"{business.level} ({business.user})") for business in BUSINESSES]
+    legend.append(("line nic", f"NIC, mean of {NIC_MEAN_SECONDS} s (thin: each second)"))
+    legend += [(state.lower(), state) for state in _STATES] if episode.tiers else []
+    return plot(key, title, description, parts, height=bottom + 42, legend=legend)
+
+
+_Since = Callable[[float], float]
+_STATES = ("Contract", "Stepping", "Throttled", "Relaxing")
+
+
+def _rates(episode: Episode, strip: _Strip, since: _Since) -> Iterator[Markup]:
+    """Tiers stacked as 12-second means, the NIC's single seconds and 24-second means over them, and the limit while it is low."""
+    times = range(int(episode.began_seconds) + 1, int(episode.ended_seconds) + 1)
+    shown = [since(time) for time in times]
+
+    def means(series: ByteSeries, seconds: int) -> list[float]:
+        """Of the last seconds before each time, in MB/s."""
+        return [_megabytes(series.mean(time - seconds, seconds)) for time in times]
+
+    yield vertical_axis(strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s")
+    base = [0.0] * len(shown)
+    for level in LEVELS:
+        top = [low + rate for low, rate in zip(base, means(episode.arrived[level], SAWTOOTH_SECONDS), strict=True)]
+        yield area(strip.points(shown, top), strip.points(shown, base), class_=level.lower())
+        base = top
+    yield line(strip.points(shown, means(episode.card, 1)), class_="nic thin")
+    yield line(strip.points(shown, means(episode.card, NIC_MEAN_SECONDS)), class_="nic")
+    limit = _megabytes(LIMIT)
+    yield strip.level(limit, "over dashed", f"limit\n{limit:g} MB/s", begin=0.0, end=since(episode.raised_at_seconds))
+
+
+def _quotas(episode: Episode, strip: _Strip, since: _Since) -> Iterator[Markup]:
+    """Each tier's quota on a logarithmic scale, which shows halvings as equal steps."""
+    for level in LEVELS:
+        steps = [step for step in episode.quotas if step.level == level]
+        times = [since(step.at_seconds) for step in steps] + [since(episode.ended_seconds)]
+        points: list[Point] = []
+        for step, begin, end in zip(steps, times, times[1:], strict=False):
+            quota = _megabytes(step.after or CONTRACT)
+            points += strip.points((max(begin, strip.across.low), end), (quota, quota))
+        if points:
+            yield line(points, class_=level.lower())
+
+
+def _silences(episode: Episode, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
+    """A bar for every second in which a tier's client received nothing."""
+    for row, level in enumerate(LEVELS):
+        for begin, seconds in silences(episode, level):
+            yield _time_bar(across, since(begin), since(begin) + seconds, rows.at(row), level.lower())
+
+
+def _states(episode: Episode, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
+    """The state of each tier in the policy's status."""
+    for row, level in enumerate(LEVELS):
+        steps = [step for step in episode.tiers if step.level == level]
+        ends = [step.at_seconds for step in steps[1:]] + [episode.ended_seconds]
+        for step, end in zip(steps, ends, strict=True):
+            begin = max(since(step.at_seconds), across.low)
+            yield _time_bar(across, begin, since(end), rows.at(row), step.state.lower() if step.state in _STATES else "others")
+
+
+def _time_bar(across: Scale, begin: float, end: float, top: float, class_: str) -> Markup:
+    return bar(across.at(begin), top + 3, across.at(end) - across.at(begin), 11, class_=class_)
+
+
+def _level_names(rows: Rows, title: str) -> Iterator[Markup]:
+    yield text(title, 0, rows.top - 9, class_="axis-title")
+    for row, level in enumerate(LEVELS):
+        yield rows.name(level, row)

@@ -1,0 +1,155 @@
+"""Usage tables cut to the period of a report, and the sums that figures are computed from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.errors import InvalidResource
+from tidegate.rollup.report.request import GRAINS, ReportRequest, moment
+from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
+
+Row = dict[str, Any]
+
+_SHORT_MS = 6 * HOUR_MS  # 72 windows of 5 minutes: bars that are still wide enough to point at
+_WINDOW = "window_start"
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodTables:
+    """The tables with `window_start` in whole milliseconds, all within the period.
+
+    The 5-minute tables are None unless they cover the whole period.
+    """
+
+    start_ms: int
+    end_ms: int
+    grain_ms: int
+    usage: pa.Table
+    brokers: pa.Table
+    tiers: pa.Table
+    usage_5m: pa.Table | None
+    broker_5m: pa.Table | None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the period is short enough to be drawn by windows of 5 minutes."""
+        return self.end_ms - self.start_ms <= _SHORT_MS
+
+    @property
+    def drawn_usage(self) -> tuple[pa.Table, int]:
+        """Usage with tiers for the plots over time, and the length of its windows in ms. The sum of bytes is the same either way."""
+        if self.is_short and self.usage_5m is not None:
+            finer = _with_tiers_of_hours(self.usage_5m, self.usage, start_ms=self.start_ms)
+            if finer is not None:
+                return finer, FIVE_MINUTES_MS
+        return self.usage, self.grain_ms
+
+    @property
+    def finest_brokers(self) -> tuple[pa.Table, int]:
+        """The broker table with the shortest windows, and their length in ms."""
+        return (self.brokers, self.grain_ms) if self.broker_5m is None else (self.broker_5m, FIVE_MINUTES_MS)
+
+    @property
+    def windows_with_rows(self) -> int:
+        return len(_windows(self.usage, self.grain_ms, origin_ms=self.start_ms))
+
+
+def period_tables(request: ReportRequest) -> PeriodTables:
+    """Cut the request's tables to its period.
+
+    Raises InvalidResource if the period is empty or cuts a window in two: the tables hold no parts of a window.
+    """
+    _check_period(request)
+    start_ms, end_ms, tables = request.start_ms, request.end_ms, request.tables
+    usage, brokers, tiers = (_within(table, start_ms, end_ms) for table in (tables.usage, tables.brokers, tables.tiers))
+    return PeriodTables(
+        *(start_ms, end_ms, tables.grain_ms, usage, brokers, tiers),
+        usage_5m=_if_complete(tables.usage_5m, usage, request),
+        broker_5m=_if_complete(tables.broker_5m, brokers, request),
+    )
+
+
+def _check_period(request: ReportRequest) -> None:
+    start_ms, end_ms, grain_ms = request.start_ms, request.end_ms, request.tables.grain_ms
+    if start_ms >= end_ms:
+        raise InvalidResource(f"The report's period is empty: it ends at {moment(end_ms)} and begins at {moment(start_ms)}.")
+    if start_ms % grain_ms or end_ms % grain_ms:
+        raise InvalidResource(
+            f"The report's period {moment(start_ms)} to {moment(end_ms)} must begin and end with a whole {GRAINS[grain_ms]} of UTC, "
+            "because the tables hold no parts of one."
+        )
+
+
+def _within(table: pa.Table, start_ms: int, end_ms: int) -> pa.Table:
+    """The rows of [start, end) without their sketches, `window_start` as whole milliseconds."""
+    table = table.select([name for name in table.column_names if name != "sketch"])
+    table = _with_window(table, pc.cast(table[_WINDOW], pa.int64()))
+    return table.filter(pc.and_(pc.greater_equal(table[_WINDOW], start_ms), pc.less(table[_WINDOW], end_ms)))
+
+
+def _if_complete(finer: pa.Table | None, table: pa.Table, request: ReportRequest) -> pa.Table | None:
+    """The finer table, if it has rows in every window in which the coarser one has some."""
+    if finer is None:
+        return None
+    grain_ms, start_ms = request.tables.grain_ms, request.start_ms
+    cut = _within(finer, start_ms, request.end_ms)
+    missing = _windows(table, grain_ms, origin_ms=start_ms) - _windows(cut, grain_ms, origin_ms=start_ms)
+    return None if missing else cut
+
+
+def _with_tiers_of_hours(usage_5m: pa.Table, hours: pa.Table, *, start_ms: int) -> pa.Table | None:
+    """The 5-minute rows with the tier that their client had in that hour; `start_ms`, the period's start, is a whole hour.
+
+    None if the bytes by tier and direction differ from those of the hours, as they do while a run publishes one table
+    after the other: a plot must not show another sum than the tables next to it.
+    """
+    client = ["hour", "user", "client_id"]
+    hours = hours.append_column("hour", hours[_WINDOW])
+    tiers = hours.group_by([*client, "tier"]).aggregate([])
+    starts = floored(usage_5m, HOUR_MS, origin_ms=start_ms)[_WINDOW]
+    usage_5m = usage_5m.select([_WINDOW, "user", "client_id", "direction", "bytes"]).append_column("hour", starts)
+    joined = usage_5m.join(tiers, keys=client, join_type="inner")
+    return joined if _bytes_by_tier(joined) == _bytes_by_tier(hours) else None
+
+
+def _bytes_by_tier(usage: pa.Table) -> Mapping[tuple[int, str, str], int]:
+    """By hour, tier and direction, without those of zero bytes."""
+    rows = grouped(usage, ("hour", "tier", "direction"), sum=("bytes",))
+    return {(row["hour"], row["tier"], row["direction"]): row["bytes"] for row in rows if row["bytes"]}
+
+
+def grouped(table: pa.Table, keys: Sequence[str], **columns: Sequence[str]) -> Iterator[Row]:
+    """A row for each group, in no order, with its keys and aggregates, each under its column's own name.
+
+    Keywords are Arrow's functions: `sum=("bytes",), max=("peak_rate",)`. A function of nothing but nulls is None.
+    """
+    aggregates = [(column, function) for function, names in columns.items() for column in names]
+    for row in table.group_by(list(keys)).aggregate(aggregates).to_pylist():
+        yield {key: row[key] for key in keys} | {column: row[f"{column}_{function}"] for column, function in aggregates}
+
+
+def at_highest(table: pa.Table, keys: Sequence[str], column: str) -> dict[tuple[Any, ...], Row]:
+    """Of each group the row in which the column is highest, the earliest of several. Groups of nothing but nulls have none."""
+    narrow = table.select([*keys, *dict.fromkeys((_WINDOW, column))])
+    top = narrow.group_by(list(keys)).aggregate([(column, "max")])
+    joined = narrow.join(top, keys=list(keys))
+    rows = joined.filter(pc.equal(joined[column], joined[f"{column}_max"])).sort_by(_WINDOW).to_pylist()
+    return {tuple(row[key] for key in keys): row for row in reversed(rows)}
+
+
+def floored(table: pa.Table, step_ms: int, *, origin_ms: int) -> pa.Table:
+    """The table with every window as the start of its step since `origin_ms`, which must not be after any of them."""
+    steps = pc.divide(pc.subtract(table[_WINDOW], origin_ms), step_ms)
+    return _with_window(table, pc.add(pc.multiply(steps, step_ms), origin_ms))
+
+
+def _windows(table: pa.Table, step_ms: int, *, origin_ms: int) -> set[int]:
+    """The starts of the steps in which the table has a row."""
+    return set(pc.unique(floored(table, step_ms, origin_ms=origin_ms)[_WINDOW]).to_pylist())
+
+
+def _with_window(table: pa.Table, starts: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(_WINDOW), _WINDOW, starts)

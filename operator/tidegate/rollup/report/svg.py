@@ -1,0 +1,244 @@
+"""Draws plots as SVG: elements, scales, axes, bars and lines.
+
+It imports nothing of rollups, so that the demo draws with it too. Colours are CSS classes of the page, which is why a plot
+follows the reader's choice of a light or dark page, and prints.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import ceil, floor, log, log10
+from typing import Final
+
+from markupsafe import Markup
+
+WIDTH: Final = 880
+LABELS_WIDTH: Final = 244  # left of bars with a name: 32 characters
+
+_CHARACTER_WIDTH = 7.0  # of a wide font
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_TIME_STEPS = (
+    *(_MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE),
+    *(_HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR),
+    *(_DAY, 2 * _DAY, 5 * _DAY, 10 * _DAY, 30 * _DAY, 90 * _DAY),
+)
+
+Attribute = str | float | None
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A drawn plot. `key` is its id, unique on the page; `legend` is (CSS class of the mark, text)."""
+
+    key: str
+    title: str
+    description: str
+    svg: Markup
+    legend: Sequence[tuple[str, str]] = ()
+
+
+def plot(
+    key: str, title: str, description: str, parts: Iterable[Markup | None], *, height: float, legend: Sequence[tuple[str, str]] = ()
+) -> Plot:
+    """A plot as wide as the page allows, described for screen readers.
+
+    Parts with `data-tip` have a tooltip; the arrow keys go from one to the next.
+    """
+    svg = element(
+        "svg",
+        element("title", title, id=f"{key}-title"),
+        element("desc", description, id=f"{key}-desc"),
+        *parts,
+        viewBox=f"0 0 {WIDTH} {height:g}",
+        role="img",
+        tabindex="0",
+        aria_labelledby=f"{key}-title",
+        aria_describedby=f"{key}-desc",
+        class_="plot",
+    )
+    return Plot(key=key, title=title, description=description, svg=svg, legend=legend)
+
+
+def element(tag: str, *children: str | None, **attributes: Attribute) -> Markup:
+    """`element("text", "a<b", class_="n", data_tip="x")`; text is escaped, since names of users and client ids are foreign.
+
+    Children and attributes that are None are left out. Lengths have a tenth of a unit: more digits are only bytes.
+    """
+    return Markup("<{}{}>{}</{}>").format(
+        tag,
+        Markup("").join(Markup(' {}="{}"').format(_name(name), _value(value)) for name, value in attributes.items() if value is not None),
+        Markup("").join(child for child in children if child is not None),
+        tag,
+    )
+
+
+def _name(name: str) -> str:
+    """`viewBox` stays as it is, `data_tip` is `data-tip`, `class_` is `class`."""
+    return name.rstrip("_").replace("_", "-")
+
+
+def _value(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
+
+
+def short(label: str, characters: int) -> str:
+    """As much of a name as there is room for; the tooltip and the table have all of it."""
+    return label if len(label) <= characters else label[: characters - 1] + "…"
+
+
+# Scales and axes
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Values from `low` to `high` drawn from `begin` to `end`, in the plot's units. `high` must be above `low`."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+    is_logarithmic: bool = False
+
+    def at(self, value: float) -> float:
+        low, high, at = (log(each) if self.is_logarithmic else each for each in (self.low, self.high, value))
+        return self.begin + (at - low) / (high - low) * (self.end - self.begin)
+
+
+def round_ticks(top: float, *, count: int = 5) -> Sequence[float]:
+    """From zero to at least `top`, in steps of 1, 2 or 5 times a power of ten; zero and one if `top` is zero."""
+    if top <= 0:
+        return (0.0, 1.0)
+    rough = top / count
+    power = 10.0 ** floor(log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    return tuple(step * place for place in range(ceil(top / step * 0.999) + 1))
+
+
+def time_ticks(start: float, end: float, *, count: int = 8) -> Iterator[tuple[float, str]]:
+    """Round moments of UTC in [start, end] in seconds, with their labels: the day at midnight, else the time."""
+    step = next((one for one in _TIME_STEPS if (end - start) / one <= count), _TIME_STEPS[-1])
+    at = ceil(start / step) * step
+    while at <= end:
+        moment = datetime.fromtimestamp(at, UTC)
+        yield at, f"{moment.day} {moment:%b}" if at % _DAY == 0 else f"{moment:%H:%M}"
+        at += step
+
+
+def seconds_of(text: str) -> float:
+    """Seconds since the epoch of an ISO time."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def labelled(ticks: Iterable[float], form: Callable[[float], str] = "{:g}".format) -> list[tuple[float, str]]:
+    return [(tick, form(tick)) for tick in ticks]
+
+
+def horizontal_axis(scale: Scale, ticks: Iterable[tuple[float, str]], *, top: float, bottom: float, title: str = "") -> Markup:
+    """Lines from `top` to `bottom` with labels below, for a scale along x."""
+    marks = [
+        element(
+            "g",
+            element("line", x1=scale.at(value), x2=scale.at(value), y1=top, y2=bottom),
+            text(label, scale.at(value), bottom + 16, anchor="middle"),
+        )
+        for value, label in ticks
+    ]
+    middle = (scale.begin + scale.end) / 2
+    named = text(title, middle, bottom + 33, anchor="middle", class_="axis-title") if title else None
+    return element("g", *marks, named, class_="axis")
+
+
+def vertical_axis(scale: Scale, ticks: Iterable[tuple[float, str]], *, left: float, right: float, title: str = "") -> Markup:
+    """Lines from `left` to `right` with labels before them, for a scale along y; the title is above."""
+    marks = [
+        element(
+            "g",
+            element("line", x1=left, x2=right, y1=scale.at(value), y2=scale.at(value)),
+            text(label, left - 6, scale.at(value) + 4, anchor="end"),
+        )
+        for value, label in ticks
+    ]
+    named = text(title, 0, scale.end - 9, class_="axis-title") if title else None
+    return element("g", *marks, named, class_="axis")
+
+
+# Marks
+
+
+def text(label: str, x: float, y: float, *, anchor: str | None = None, class_: str | None = None) -> Markup:
+    return element("text", label, x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def bar(x: float, y: float, width: float, height: float, **attributes: Attribute) -> Markup:
+    """A rectangle; a negative size, which rounding can give, is zero."""
+    return element("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), **attributes)
+
+
+def line(points: Iterable[Point], **attributes: Attribute) -> Markup:
+    """A line through the points, in the plot's units."""
+    return element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), **attributes)
+
+
+def area(upper: Sequence[Point], lower: Sequence[Point], **attributes: Attribute) -> Markup:
+    """The area between two lines."""
+    return element("polygon", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in (*upper, *reversed(lower))), **attributes)
+
+
+def vertical_line(x: float, top: float, bottom: float, **attributes: Attribute) -> Markup:
+    return element("line", x1=x, x2=x, y1=top, y2=bottom, **attributes)
+
+
+def horizontal_line(y: float, left: float, right: float, **attributes: Attribute) -> Markup:
+    return element("line", x1=left, x2=right, y1=y, y2=y, **attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one height below each other, each with a name at its left."""
+
+    height: float
+    top: float = 6
+    left: float = LABELS_WIDTH
+    right: float = WIDTH - 30
+
+    def at(self, row: int) -> float:
+        """The row's upper edge."""
+        return self.top + self.height * row
+
+    def name(self, label: str, row: int) -> Markup:
+        return text(short(label, int((self.left - 20) / _CHARACTER_WIDTH)), self.left - 8, self.at(row) + self.height / 2 + 4, anchor="end")
+
+    def target(self, row: int) -> Markup:
+        """An invisible bar over the whole row, for its tooltip."""
+        return bar(0, self.at(row), WIDTH, self.height, class_="target")
+
+
+def stacked_bars(
+    rows: Rows,
+    bars: Sequence[tuple[str, Sequence[tuple[str, float]], str]],
+    *,
+    axis: str,
+    value_text: Callable[[float], str] | None = None,
+    extra: Callable[[Scale, float], Sequence[Markup]] | None = None,
+) -> tuple[list[Markup], float]:
+    """Bars of (name, parts as (CSS class, length), tooltip) on an axis from zero, and the height that they take.
+
+    `value_text` writes each part's length into it and the sum at its end.
+    """
+    ticks = round_ticks(max((sum(length for _, length in parts) for _, parts, _ in bars), default=0.0), count=6)
+    across = Scale(0.0, ticks[-1], rows.left, rows.right)
+    bottom = rows.at(len(bars))
+    drawn = [horizontal_axis(across, labelled(ticks, "{:,g}".format), top=rows.top, bottom=bottom, title=axis)]
+    for row, (label, parts, tip) in enumerate(bars):
+        marks, base, middle = [], 0.0, rows.at(row) + rows.height / 2 + 4
+        for colour, length in parts:
+            left, right = across.at(base), across.at(base + length)
+            marks.append(bar(left, rows.at(row) + 4, right - left, rows.height - 8, class_=colour))
+            if value_text is not None:
+                marks.append(text(value_text(length), (left + right) / 2, middle, anchor="middle", class_="on-bar"))
+            base += length
+        if value_text is not None:
+            marks.append(text(value_text(base), across.at(base) + 6, middle, class_="strong"))
+        drawn.append(element("g", rows.name(label, row), *marks, rows.target(row), data_tip=tip, class_="row"))
+    return [*drawn, *(extra(across, bottom) if extra is not None else ())], bottom + 42
