@@ -105,7 +105,7 @@ def holds_of(observation: Observation, memory: Memory) -> tuple[tuple[Hold, ...]
 def _missing(observation: Observation) -> Iterator[tuple[Reason, str]]:
     stays = "every quota stays as it is"
     if observation.policy.paused:
-        yield Reason.PAUSED, f"the annotation tidegate.io/paused is set; {stays} until it is removed"
+        yield Reason.PAUSED, f"paused by {' and '.join(observation.policy.paused_by)}; {stays} until that ends"
     if observation.holds:
         return
     if observation.quotas is None:

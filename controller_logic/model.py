@@ -405,12 +405,15 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One BrokerBandwidthPolicy, with every unset field already at its documented default."""
+    """One BrokerBandwidthPolicy, with every unset field already at its documented default.
+
+    `paused_by` names what pauses it, such as `spec.suspend`; empty where nothing does.
+    """
 
     key: str
     uid: str
     mode: Mode = Mode.ENFORCE
-    paused: bool = False
+    paused_by: tuple[str, ...] = ()
     deleting: bool = False
     deletion: DeletionPolicy = DeletionPolicy.RESTORE
     scaling: ScalingMethod = ScalingMethod.MAX
@@ -430,6 +433,11 @@ class Policy:
     speed: Speed = Speed.LADDER
     enable_metering: bool = False
     advice: AdviceTerms = field(default_factory=AdviceTerms)
+
+    @property
+    def paused(self) -> bool:
+        """Whether a person wants everything to stay as it is."""
+        return bool(self.paused_by)
 
 
 # --- what is observed ------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class Reason(StrEnum):
     BROKER_WITHIN_LIMIT = "BrokerWithinLimit", "A broker that was over its limit is within it again."
 
     # why nothing is changed although something could be
-    PAUSED = "Paused", "The annotation tidegate.io/paused freezes everything as it is."
+    PAUSED = "Paused", "spec.suspend or the annotation tidegate.io/paused freezes everything as it is."
     STARTING = "Starting", "First pass not finished yet."
     LIST_INCOMPLETE = "ListIncomplete", "The custom resources could not be listed in full."
     KUBERNETES_UNREACHABLE = "KubernetesUnreachable", "The Kubernetes API did not answer; every quota stays as it is."
@@ -147,3 +147,20 @@ class Reason(StrEnum):
     USAGE_VERSION = "UsageVersion", "The usage tables were written by another version of Tidegate, which reads them differently."
     RESTORE_INCOMPLETE = "RestoreIncomplete", "Not everything could be given back before the policy was deleted."
     INTERNAL_ERROR = "InternalError", "A bug in Tidegate; the pass was abandoned and nothing further was written."
+
+
+# What stays wrong until a person acts: with one of these in Ready=False, the condition Stalled is True. Left out is what ends by itself or
+# with another object's arrival, whatever it takes to get there: Contended, for one, ends after its pause and may come back.
+STALLED = frozenset(
+    {
+        Reason.CLUSTER_ALREADY_MANAGED,
+        Reason.FOREIGN_CONTENT,
+        Reason.INVALID_SPEC,
+        Reason.NOT_AUTHORIZED,
+        Reason.OVERLAPPING,
+        Reason.OVERRIDE_UNFIT,
+        Reason.REMOVAL_HELD,
+        Reason.SECRET_UNREADABLE,
+        Reason.WRONG_CLUSTER,
+    }
+)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from e2e.login import SECRET
+from e2e.login import Login
 from lab.kafka import KafkaLab
 from lab.prometheus import PrometheusLab
 
@@ -29,7 +29,7 @@ def watching(prometheus: PrometheusLab, *, egress_limit: int) -> Document:
     """What a policy needs beside that to hold brokers under a limit: readings every second."""
     return {
         "metrics": {
-            "prometheus": {"url": prometheus.url, "credentialsSecretRef": {"name": SECRET}},
+            "prometheus": {"url": prometheus.url, "authentication": Login.authentication()},
             "preset": "NodeExporter",
             "brokerIds": {"label": "broker"},
             "scrapeIntervalSeconds": 1,

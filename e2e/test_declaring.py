@@ -37,7 +37,10 @@ def test_a_paused_policy_freezes_everything_as_it_is(promised: Scene, in_kafka: 
     promised.edit("bt/gold", {"members": raised})
     time.sleep(20)
     assert in_kafka.fetch_quota("checkout") == 10 * MB
+    promised.edit("bbp/orders", {"suspend": True})
     promised.kubectl("annotate", "bbp/orders", "tidegate.io/paused-")
+    promised.waits_for("bbp/orders", "Ready", "False", reason="Paused")
+    promised.edit("bbp/orders", {"suspend": False})
     in_kafka.wait_for_fetch_quota("checkout", 12 * MB)
     promised.delete("bbp/orders")
 

@@ -14,7 +14,7 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.declared import MB, policy, tier, watching
 from e2e.kafka_side import KafkaSide
-from e2e.login import SECRET
+from e2e.login import Login
 from e2e.readers import readers
 from e2e.release import Release
 from e2e.rollup_history import USERS, bytes_of, made_up_history, window
@@ -67,7 +67,7 @@ def declared(scene: Scene, rollups: Rollups, kafka: KafkaLab, history: HistorySe
 
     def declare(name: str) -> Any:
         store = rollups.volume(name)
-        source = {"url": history.url, "credentialsSecretRef": {"name": SECRET}}
+        source = {"url": history.url, "authentication": Login.authentication()}
         metrics = {"prometheus": source, "preset": "NodeExporter", "brokerIds": {"label": "broker"}}
         scene.declare(policy(kafka, name=name, mode="Observe", metrics=metrics, **rolling_up(name, every_seconds=86_400)))
         return store

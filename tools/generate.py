@@ -18,10 +18,10 @@ from typing import Any
 import typer
 import yaml
 
-from controller_logic.reasons import Reason
+from controller_logic.reasons import STALLED, Reason
 from tidegate.cli import EPILOGUE, app
 from tidegate.resources.crd import Schema, crd_document, object_schema
-from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, Kind
+from tidegate.resources.kinds import API_VERSION, CATEGORIES, GROUP, KINDS, Kind
 
 # Renders the reference of the custom resources for people: fields, types, bounds, meaning and
 # rules, as Markdown.
@@ -30,11 +30,13 @@ from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, Kind
 # else.
 
 
+_LISTED_CATEGORIES = " and ".join(f"`{category}`" for category in CATEGORIES)
 _INTRODUCTION = f"""<!-- Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`. -->
 # The custom resources
 
-Group and version `{API_VERSION}`, all namespaced, category `{CATEGORY}`. References stay inside the namespace. The spec is yours:
-the operator never writes it, not even defaults; "if unset" names what it acts on where a field is left out. The status is the operator's.
+Group and version `{API_VERSION}`, all namespaced, categories {_LISTED_CATEGORIES} (`kubectl get tidegate`). References stay inside
+the namespace. The spec is yours: the operator never writes it, not even defaults; "if unset" names what it acts on where a field is
+left out. The status is the operator's.
 
 The CRDs need Kubernetes 1.34 or later: earlier API servers estimate the cost of comparing byte rates as if each could be a text
 of three megabytes, and refuse the CRD.
@@ -201,16 +203,19 @@ REASONS_HEAD = """\
 <!-- Generated from controller_logic/reasons.py by `make generate`; do not edit by hand. -->
 
 The same words stand in conditions (`kubectl describe`), events, ledger records, `tidegate plan` and `explain`, and as labels of metrics.
-A reason never changes its spelling; the message beside it carries the numbers.
+A reason never changes its spelling; the message beside it carries the numbers. Where `Ready` is `False` with a reason that is marked as
+stalled, a person must act: the condition `Stalled` is `True` then, and else `False`, which is what `kstatus` and tools that use it look at.
 
-| Reason | What it means |
-|---|---|
+| Reason | What it means | Stalled |
+|---|---|---|
 """
 
 
 def reasons_page() -> str:
     """The whole page: one row a reason, in the order of the enum. A `|` in a meaning is escaped, so that no row breaks."""
-    rows = (f"| `{reason.value}` | {reason.meaning.replace('|', chr(92) + '|')} |\n" for reason in Reason)
+    rows = (
+        f"| `{reason.value}` | {reason.meaning.replace('|', chr(92) + '|')} | {'yes' if reason in STALLED else ''} |\n" for reason in Reason
+    )
     return REASONS_HEAD + "".join(rows)
 
 

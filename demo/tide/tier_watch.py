@@ -51,7 +51,7 @@ class TierWatch:
             )
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
             return []  # asked again in a second
-        return list((policy.get("status") or {}).get("tiers") or ())
+        return list((policy.get("status") or {}).get("levels") or ())
 
     def _take(self, told: TierStep) -> None:
         before = next((step for step in reversed(self._steps) if step.level == told.level), None)

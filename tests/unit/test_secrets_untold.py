@@ -24,7 +24,7 @@ from tests.unit.control.stage import Stage
 from tests.unit.control.trails import Shelf
 from tidegate.control.audit.sink import AuditDesk
 from tidegate.control.audit.trail import AuditTrail
-from tidegate.control.connections import SecretData, brokers_connection, zookeeper_connection
+from tidegate.control.connections import SecretData, Secrets, brokers_connection, zookeeper_connection
 from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop
 from tidegate.control.observe import KafkaCluster
@@ -38,13 +38,13 @@ from tidegate.settings import LogFormat, LogLevel
 
 POLICY = "streaming/orders"
 LOGIN = {"username": b"tide-admiral", "password": b"ebb/flood+slack=7"}
+CERTIFICATE = {"tls.crt": b"-----BEGIN CERTIFICATE-----\nSEAWALL", "tls.key": b"-----BEGIN PRIVATE KEY-----\nSLUICE"}
 SECRETS: Mapping[str, SecretData] = {
     "zookeeper": LOGIN,
     "clients": {
         "username": b"tide-pilot",
         "password": b"spring&neap%9",
-        "tls.crt": b"-----BEGIN CERTIFICATE-----\nSEAWALL",
-        "tls.key": b"-----BEGIN PRIVATE KEY-----\nSLUICE",
+        **CERTIFICATE,
     },
     "prometheus": {"token": b"lighthouse.beam.3"},
 }
@@ -52,10 +52,28 @@ SPEC = {
     "kafka": {
         "bootstrapServers": "kafka:9092",
         "quotaStore": "ZooKeeper",
-        "zookeeper": {"connect": "zk:2181", "credentialsSecretRef": {"name": "zookeeper"}},
-        "clientSecretRef": {"name": "clients"},
+        "zookeeper": {
+            "connect": "zk:2181",
+            "authentication": {
+                "type": "digest",
+                "username": "tide-admiral",
+                "passwordSecret": {"secretName": "zookeeper", "password": "password"},
+            },
+        },
+        "tls": {},
+        "authentication": {
+            "type": "scram-sha-256",
+            "username": "tide-pilot",
+            "passwordSecret": {"secretName": "clients", "password": "password"},
+            "certificateAndKey": {"secretName": "clients", "certificate": "tls.crt", "key": "tls.key"},
+        },
     },
-    "metrics": {"prometheus": {"url": "http://127.0.0.1:1", "credentialsSecretRef": {"name": "prometheus"}}},
+    "metrics": {
+        "prometheus": {
+            "url": "http://127.0.0.1:1",
+            "authentication": {"type": "bearer", "tokenSecret": {"secretName": "prometheus", "token": "token"}},
+        }
+    },
 }
 
 
@@ -67,7 +85,7 @@ def forms(value: bytes) -> set[str]:
 
 def told_values(secrets: Mapping[str, SecretData], told: str) -> set[str]:
     """The values that show in what was told. A line that says what kind of file it is in gives nothing away."""
-    values = {value for secret in secrets.values() for key, value in secret.items() if key not in ("username", "sasl.mechanism")}
+    values = {value for secret in secrets.values() for key, value in secret.items() if key != "username"}
     logins = {secret["username"] + b":" + secret["password"] for secret in secrets.values() if LOGIN.keys() <= secret.keys()}
     return {form for value in values | logins for form in forms(value) if form in told and not form.startswith("-----")}
 
@@ -81,9 +99,9 @@ class House:
     policy: ObjectRef
     trouble: Callable[[], None]
 
-    def open(self, spec: KafkaSpec, *, zookeeper_secret: SecretData, client_secret: SecretData, folder: Path) -> KafkaCluster:
-        logins = zookeeper_connection(spec, zookeeper_secret, folder), brokers_connection(spec, client_secret, folder)
-        structlog.get_logger("tidegate.test").debug("Connecting", logins=logins, secrets=self.stage.kubernetes._secrets)
+    def open(self, spec: KafkaSpec, *, secrets: Secrets, folder: Path) -> KafkaCluster:
+        logins = zookeeper_connection(spec, secrets, folder), brokers_connection(spec, secrets, folder)
+        structlog.get_logger("tidegate.test").debug("Connecting", logins=logins, read=secrets, secrets=self.stage.kubernetes._secrets)
         self.trouble()
         return KafkaCluster("zk:2181", self.stage.store, self.stage.leaders)
 
@@ -148,8 +166,8 @@ TROUBLES: dict[str, tuple[Mapping[str, SecretData], Callable[[], None], str]] = 
     "all is well": (SECRETS, lambda: None, "InSync"),
     "a bug where the login is used": (SECRETS, a_bug, "InternalError"),
     "a login that is refused": (SECRETS, a_refusal, "NotAuthorized"),
-    "a mechanism that nobody knows": ({**SECRETS, "clients": {**LOGIN, "sasl.mechanism": b"GSSAPI"}}, a_bug, "SecretUnreadable"),
-    "a key without its certificate": ({**SECRETS, "clients": {"tls.key": b"SLUICE"}}, a_bug, "SecretUnreadable"),
+    "a password under another key": ({**SECRETS, "clients": {**CERTIFICATE, "pass": b"spring&neap%9"}}, a_bug, "SecretUnreadable"),
+    "a key without its certificate": ({**SECRETS, "clients": {**LOGIN, "tls.key": b"SLUICE"}}, a_bug, "SecretUnreadable"),
     "a password that is no text": ({**SECRETS, "zookeeper": {**LOGIN, "password": b"\xffflood"}}, a_bug, "SecretUnreadable"),
     "a token with a line break": ({**SECRETS, "prometheus": {"token": b"lighthouse\nbeam"}}, lambda: None, "NotAuthorized"),
 }

@@ -6,7 +6,7 @@ operator cannot understand an object differently.
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,9 @@ from pydantic import ValidationError
 from controller_logic.decision import Note
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
-from tidegate.commands.context import SecretData, Surroundings, read_secret_file
+from tidegate.commands.context import Surroundings
+from tidegate.commands.credentials_file import read_credentials_file
+from tidegate.control.connections import Secrets, read_secrets
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins, Seen
 from tidegate.errors import InvalidResource, NotFound, TidegateError
@@ -26,7 +28,7 @@ from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
 from tidegate.kube.rollup_jobs import read_result
-from tidegate.resources.fields import SecretRef
+from tidegate.resources.authentication import secret_names
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
@@ -163,21 +165,19 @@ class PolicySource:
     status: Mapping[str, Any] = field(default_factory=dict)
     tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def zookeeper_secret(self) -> SecretData:
-        """The policy's ZooKeeper Secret; empty where it names none. Raises NeedsMending when it must come from a file instead."""
-        zookeeper = self.declared.spec.kafka.zookeeper
-        return self._secret(zookeeper.credentials_secret_ref if zookeeper else None, option="--credentials-file")
+    def zookeeper_secrets(self) -> Secrets:
+        """The Secrets for the policy's ZooKeeper. Raises NotFound when they must come from a file instead."""
+        zookeeper = self.kafka.zookeeper
+        return self._secrets(frozenset() if zookeeper is None else zookeeper.secret_names, option="--credentials-file")
 
-    def client_secret(self) -> SecretData:
-        """The policy's Kafka client Secret; empty where it names none. Raises like `zookeeper_secret`."""
-        return self._secret(self.declared.spec.kafka.client_secret_ref, option="--client-credentials-file")
+    def brokers_secrets(self) -> Secrets:
+        """The Secrets for the policy's brokers. Raises like `zookeeper_secrets`."""
+        return self._secrets(secret_names(self.kafka.tls, self.kafka.authentication), option="--client-credentials-file")
 
-    def metrics_secrets(self) -> tuple[SecretData, SecretData]:
-        """The policy's Secrets for Prometheus, of the login and of the authority; empty where it names none. Raises like the others."""
-        prometheus = self.declared.spec.metrics.prometheus if self.declared.spec.metrics is not None else None
-        login, authority = (prometheus.credentials_secret_ref, prometheus.ca_secret_ref) if prometheus is not None else (None, None)
-        option = "--metrics-credentials-file"
-        return self._secret(login, option=option), self._secret(authority, option=option)
+    def metrics_secrets(self) -> Secrets:
+        """The Secrets for the policy's Prometheus. Raises like `zookeeper_secrets`."""
+        metrics = self.declared.spec.metrics
+        return self._secrets(frozenset() if metrics is None else metrics.prometheus.secret_names, option="--metrics-credentials-file")
 
     @property
     def kafka(self) -> KafkaSpec:
@@ -202,18 +202,19 @@ class PolicySource:
             return None, (Note(Reason.ROLLUP_RESULT_UNUSABLE, f"What the rollup Jobs wrote down is not used: {problem}"),)
         return (None if result is None or now_seconds * 1000 > result.valid_until_ms else result.usage), ()
 
-    def _secret(self, reference: SecretRef | None, *, option: str) -> SecretData:
-        if reference is None:
-            return {}
+    def _secrets(self, names: Collection[str], *, option: str) -> Secrets:
         namespace = self.declared.policy.key.partition("/")[0]
-        if self.kubernetes is None:
+        if names and self.kubernetes is None:
+            listed = ", ".join(f"{namespace}/{name}" for name in sorted(names))
             raise NotFound(
                 Reason.SECRET_UNREADABLE,
-                f"Policy {self.declared.policy.key} takes credentials from Secret {namespace}/{reference.name}, which cannot be read "
+                f"Policy {self.declared.policy.key} takes credentials from Secret {listed}, which cannot be read "
                 f"without Kubernetes. Give them with {option}.",
             )
+        if self.kubernetes is None:
+            return Secrets(namespace)
         try:
-            return self.kubernetes.read_secret(namespace, reference.name)
+            return read_secrets(self.kubernetes, namespace, names)
         except TidegateError as error:
             raise NotFound(error.reason, f"{error.message} If you may not read this Secret, give the credentials with {option}.") from error
 
@@ -278,11 +279,10 @@ class AccessOptions:
 @contextmanager
 def opened_cluster(around: Surroundings, source: PolicySource, options: AccessOptions) -> Iterator[KafkaCluster]:
     """The policy's cluster with its leaders, as the operator holds it."""
-    spec = _spec(source, options)
     with opened_tree(around, source, options) as tree, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         store = ZooKeeperQuotaStore(tree)
-        secret = _client_secret(source, options)
-        topology = around.open_topology(spec, secret, folder=Path(folder), topic_names=store.topic_names)
+        spec, secrets = _brokers(source, options)
+        topology = around.open_topology(spec, secrets, folder=Path(folder), topic_names=store.topic_names)
         with closing(topology):
             yield KafkaCluster(tree.address, store, topology)
 
@@ -290,8 +290,8 @@ def opened_cluster(around: Surroundings, source: PolicySource, options: AccessOp
 @contextmanager
 def opened_tree(around: Surroundings, source: PolicySource | None, options: AccessOptions) -> Iterator[ZnodeTree]:
     """The cluster's ZooKeeper. `source` None = everything is on the command line. Raises InvalidResource without any address."""
-    spec, secret = _spec(source, options), _zookeeper_secret(source, options)
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, closing(around.open_tree(spec, secret, folder=Path(folder))) as tree:
+    spec, secrets = _zookeeper(source, options)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, closing(around.open_tree(spec, secrets, folder=Path(folder))) as tree:
         yield tree
 
 
@@ -316,7 +316,8 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
         changes["bootstrap_servers"] = options.bootstrap_servers
     try:
         if options.zookeeper:
-            changes["zookeeper"] = ZooKeeperConnection(connect=options.zookeeper)
+            declared = source.kafka.zookeeper if source is not None else None
+            changes["zookeeper"] = ZooKeeperConnection(**{**(dict(declared) if declared is not None else {}), "connect": options.zookeeper})
         if source is not None:
             return KafkaSpec(**{**dict(source.kafka), **changes})
         if not options.zookeeper:
@@ -327,11 +328,16 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
         raise InvalidResource(f"An address on the command line is wrong: {problems}.") from None
 
 
-def _zookeeper_secret(source: PolicySource | None, options: AccessOptions) -> SecretData:
-    if options.credentials_file or source is None:
-        return read_secret_file(options.credentials_file)
-    return source.zookeeper_secret()
+def _zookeeper(source: PolicySource | None, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
+    spec = _spec(source, options)
+    if options.credentials_file is not None and spec.zookeeper is not None:
+        zookeeper, secrets = read_credentials_file(options.credentials_file).for_zookeeper(spec.zookeeper)
+        return spec.model_copy(update={"zookeeper": zookeeper}), secrets
+    return spec, Secrets() if source is None else source.zookeeper_secrets()
 
 
-def _client_secret(source: PolicySource, options: AccessOptions) -> SecretData:
-    return read_secret_file(options.client_credentials_file) if options.client_credentials_file else source.client_secret()
+def _brokers(source: PolicySource, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
+    spec = _spec(source, options)
+    if options.client_credentials_file is not None:
+        return read_credentials_file(options.client_credentials_file).for_brokers(spec)
+    return spec, source.brokers_secrets()

@@ -28,7 +28,8 @@ CredentialsFile = Annotated[
     typer.Option(
         "--credentials-file",
         metavar="FILE",
-        help="YAML file with the keys of the policy's ZooKeeper Secret (username and password, or ca.crt, tls.crt and tls.key).",
+        help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; where it names none, "
+        "username and password, or ca.crt, tls.crt and tls.key.",
     ),
 ]
 BootstrapServers = Annotated[
@@ -39,7 +40,9 @@ BootstrapServers = Annotated[
 ]
 ClientCredentialsFile = Annotated[
     Path | None,
-    typer.Option("--client-credentials-file", metavar="FILE", help="YAML file with the keys of the policy's Kafka client Secret."),
+    typer.Option(
+        "--client-credentials-file", metavar="FILE", help="YAML file with the keys of the Secrets that the policy names for the brokers."
+    ),
 ]
 Files = Annotated[
     list[str] | None,

@@ -157,7 +157,7 @@ def _show_head(page: Page, observation: Observation) -> None:
     if policy.mode is Mode.OBSERVE:
         page.say("The policy only observes: the operator writes nothing until mode is Enforce.")
     if policy.paused:
-        page.warn("the policy is paused: the operator writes nothing until the annotation tidegate.io/paused is removed.")
+        page.warn(f"the policy is paused by {' and '.join(policy.paused_by)}. The operator writes nothing until that ends.")
 
 
 def _cells(row: PlanRow) -> tuple[str, ...]:
@@ -356,6 +356,6 @@ def decided(around: Surroundings, source: PolicySource, access: AccessOptions) -
     """
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
-    awake = replace(seen.observation, policy=replace(seen.observation.policy, paused=False))
+    awake = replace(seen.observation, policy=replace(seen.observation.policy, paused_by=()))
     decision, _ = decide(awake, Memory())
     return seen, decision

@@ -18,7 +18,7 @@ from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
 from tidegate.commands.rollup_extra import require_extra
 from tidegate.commands.rollup_policy import terms_of
 from tidegate.commands.trail import moment, trail_in
-from tidegate.control.connections import metrics_settings
+from tidegate.control.connections import settings_of
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.member_usage import member_usage
@@ -73,8 +73,7 @@ def _settings(source: PolicySource) -> MetricsSettings:
     spec = source.declared.spec.metrics
     if spec is None:
         return MetricsSettings(PrometheusServer(""))
-    without_secrets = spec.prometheus.model_copy(update={"credentials_secret_ref": None, "ca_secret_ref": None})
-    return metrics_settings(spec.model_copy(update={"prometheus": without_secrets}), login={}, authority={}, folder=Path())
+    return settings_of(spec, PrometheusServer(spec.prometheus.url))
 
 
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000

@@ -440,7 +440,7 @@ def _warnings(givebacks: Sequence[Giveback], facts: ClusterFacts, strange: Seque
         wrote = "" if last is None else f" (last write {ago_words(now_seconds - last)})"
         yield (
             f"Policy {facts.owner_policy_key} claims cluster {facts.cluster_id}{wrote}. An operator that still runs it writes its "
-            "contracts again: stop it, or pause the policy with the annotation tidegate.io/paused=true, before you give back."
+            "contracts again: stop it, or pause the policy with spec.suspend: true, before you give back."
         )
     mute_seconds = max((giveback.longest_mute_seconds for giveback in givebacks), default=0.0)
     if mute_seconds >= LONG_MUTE_SECONDS:

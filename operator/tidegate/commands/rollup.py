@@ -1,18 +1,17 @@
 """`tidegate rollup`: who used what, on a laptop or in a Job: `run` makes the usage tables, `show` reads them, `verify` judges them."""
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidegate.commands import options, rollup_backfill, rollup_job
-from tidegate.commands.context import Surroundings, read_secret_file, surroundings_of
+from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.output import OutputFormat, Page, publish
 from tidegate.commands.rollup_extra import require_extra
 from tidegate.commands.trail import moment
-from tidegate.control.connections import named_server
-from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
+from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
 
 app = typer.Typer(name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -59,7 +58,8 @@ def run(
         typer.Option(
             "--metrics-credentials-file",
             metavar="FILE",
-            help="YAML file with what Prometheus asks for: `token`, or `username` and `password`; and `ca.crt`, its authority.",
+            help="YAML file with what Prometheus asks for: `token`, or `username` and `password`, or `tls.crt` and `tls.key`; "
+            "and `ca.crt`, its authority.",
         ),
     ] = None,
     file: PolicyFiles = None,
@@ -90,8 +90,10 @@ def run(
     policy, trail = terms_of(policy_of(around, file)), () if audit_file is None else trail_in(audit_file)
     span = span_between(start_ms, end_ms, now_ms=int(now_seconds * 1000), running=running)
     page, brokers = Page(around.err), None if broker_label is None else BrokerLabel(broker_label)
-    with shown(page) as progress, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        server = named_server(prometheus, read_secret_file(metrics_credentials_file), Path(folder))
+    with shown(page) as progress:
+        server = PrometheusServer(prometheus)
+        if metrics_credentials_file is not None:
+            server = read_credentials_file(metrics_credentials_file).for_named_prometheus(prometheus)
         settings = MetricsSettings(server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds)
         asked = Asked(settings, store_address(out), *span, policy, trail)
         published = roll_up(asked, clock_ms=lambda: int(around.now_seconds() * 1000), tell=page.say, progress=progress)

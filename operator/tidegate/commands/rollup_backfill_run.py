@@ -39,7 +39,7 @@ def of_policy(around: Surroundings, asked: PolicyOptions, filling: Filling, *, p
     """Fill the tables of a policy and write down what was published, as its Jobs do. Raises tidegate.errors."""
     clock_ms = clock_ms_of(around)
     with TemporaryDirectory(prefix="tidegate-backfill-") as folder:
-        policy = rollup_policy(around, asked, Path(folder))
+        policy = rollup_policy(around, asked)
         _require_reachable(policy)
         spans = _missing(policy.spec.storage.url, filling, page)
         if not spans:

@@ -1,7 +1,6 @@
 """What a policy says of its usage rollups, with its credentials, as a run takes it: Kubernetes is asked once, before Spark starts."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from controller_logic.model import Tier
 from tidegate.commands.context import Surroundings
@@ -12,18 +11,15 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup
 
-AUTHORITY_FILE = "prometheus-ca.crt"
-
 
 @dataclass(frozen=True, slots=True)
 class RollupPolicy:
-    """One policy with rollups. `authority_secret` is the Secret of which `metrics` has a file in the folder for it."""
+    """One policy with rollups."""
 
     kubernetes: Kubernetes
     source: PolicySource
     spec: Rollup
     metrics: MetricsSettings
-    authority_secret: str | None
 
     @property
     def name(self) -> str:
@@ -41,8 +37,8 @@ class RollupPolicy:
         return {"apiVersion": BROKER_BANDWIDTH_POLICIES.api_version, "kind": BROKER_BANDWIDTH_POLICIES.kind, "metadata": metadata}
 
 
-def rollup_policy(around: Surroundings, options: PolicyOptions, folder: Path) -> RollupPolicy:
-    """Read it. The certificate authority of Prometheus goes into the folder.
+def rollup_policy(around: Surroundings, options: PolicyOptions) -> RollupPolicy:
+    """Read it, and the Secrets for Prometheus.
 
     Raises InvalidResource for a policy without `rollup` or `metrics`, and what asking Kubernetes raises.
     """
@@ -51,7 +47,4 @@ def rollup_policy(around: Surroundings, options: PolicyOptions, folder: Path) ->
     if spec.rollup is None or spec.metrics is None or source.kubernetes is None:
         lacking = "rollup" if spec.rollup is None else "metrics"
         raise InvalidResource(f"Policy {source.declared.policy.key} has no spec.{lacking}, so there is nothing to roll up for it. Add it.")
-    login, authority = source.metrics_secrets()
-    metrics = metrics_settings(spec.metrics, login=login, authority=authority, folder=folder)
-    reference = spec.metrics.prometheus.ca_secret_ref
-    return RollupPolicy(source.kubernetes, source, spec.rollup, metrics, None if reference is None else reference.name)
+    return RollupPolicy(source.kubernetes, source, spec.rollup, metrics_settings(spec.metrics, source.metrics_secrets()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tidegate.commands.rollup_declared import AUTHORITY_FILE, RollupPolicy
+from tidegate.commands.rollup_declared import RollupPolicy
 from tidegate.errors import InvalidResource
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.rollup import mebibytes
@@ -40,7 +40,7 @@ class Span:
 class Engine:
     """Publishes spans for one policy while it is entered. `pod` None = outside of a cluster, where there are no executors.
 
-    `folder` is the process's own and holds the certificate authority of Prometheus.
+    `folder` is the process's own.
     """
 
     def __init__(
@@ -141,5 +141,3 @@ class Engine:
         storage = self._policy.spec.storage
         if storage.claim_name is not None and storage.mount_path is not None:
             yield Mount(storage.mount_path, claim=storage.claim_name)
-        if self._policy.authority_secret is not None:
-            yield Mount(str(self._folder), secret=self._policy.authority_secret, key="ca.crt", file=AUTHORITY_FILE)

@@ -35,7 +35,7 @@ def run_job(around: Surroundings, asked: PolicyOptions, window: Window, *, tell:
     clock_ms = clock_ms_of(around)
     span = Span(*run_span(window.start_ms, window.end_ms, now_ms=clock_ms()))
     with TemporaryDirectory(prefix="tidegate-job-") as folder:
-        policy = rollup_policy(around, asked, Path(folder))
+        policy = rollup_policy(around, asked)
         tell(f"computing {time_words(span.start_ms)} to {time_words(span.end_ms)} for policy {policy.source.declared.policy.key}")
         with Engine(policy, pod_of(os.environ), Path(folder), clock_ms=clock_ms, tell=tell) as engine:
             windows, empty = _publish(engine, span, window, now_ms=clock_ms())

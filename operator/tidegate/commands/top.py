@@ -257,7 +257,11 @@ def top(
     asked: Asked,
     metrics_credentials_file: Annotated[
         Path | None,
-        typer.Option("--metrics-credentials-file", metavar="FILE", help="YAML file with the keys of the policy's Secrets for Prometheus."),
+        typer.Option(
+            "--metrics-credentials-file",
+            metavar="FILE",
+            help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     interval: Annotated[int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")] = 5,

@@ -3,7 +3,6 @@
 Rates are bytes per second, measured ones as floats; None is unknown, never zero. Rows only bring together what was observed and decided.
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,9 +26,10 @@ from controller_logic.model import (
 from controller_logic.quotas.values import enforced_rate
 from controller_logic.throttle.input import Flows, flows_of
 from controller_logic.throttle.pressure import Card, Pressure, Watched, WatchedBroker, watch
-from tidegate.commands.context import Surroundings, read_secret_file
+from tidegate.commands.context import Surroundings
+from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster
-from tidegate.control.connections import metrics_settings
+from tidegate.control.connections import metrics_settings, settings_of
 from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
@@ -115,15 +115,15 @@ class Lookout:
 
 def _said(status: Mapping[str, Any]) -> Mapping[Level, LevelWord]:
     levels = {level.value: level for level in Level}
-    tiers = [tier for tier in status.get("tiers") or () if tier.get("level") in levels]
-    return {levels[tier["level"]]: LevelWord(str(tier.get("state")), tier.get("since") or "", tier.get("because") or "") for tier in tiers}
+    known = [one for one in status.get("levels") or () if one.get("level") in levels]
+    return {levels[one["level"]]: LevelWord(str(one.get("state")), one.get("since") or "", one.get("because") or "") for one in known}
 
 
 @contextmanager
 def opened_lookout(around: Surroundings, source: PolicySource, access: AccessOptions, *, metrics_file: Path | None) -> Iterator[Lookout]:
     """The policy's cluster and its Prometheus. Credentials of the latter come from `metrics_file` where it is given."""
-    with opened_cluster(around, source, access) as cluster, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        reader = _reader(around, source, metrics_file, folder=Path(folder))
+    with opened_cluster(around, source, access) as cluster:
+        reader = _reader(around, source, metrics_file)
         if reader is None:
             yield Lookout(around, cluster, None)
             return
@@ -131,13 +131,13 @@ def opened_lookout(around: Surroundings, source: PolicySource, access: AccessOpt
             yield Lookout(around, cluster, reader)
 
 
-def _reader(around: Surroundings, source: PolicySource, metrics_file: Path | None, *, folder: Path) -> Reader | None:
+def _reader(around: Surroundings, source: PolicySource, metrics_file: Path | None) -> Reader | None:
     spec = source.declared.spec.metrics
     if spec is None:
         return None
-    secret = read_secret_file(metrics_file)
-    login, authority = (secret, secret) if metrics_file is not None else source.metrics_secrets()
-    return around.open_reader(metrics_settings(spec, login=login, authority=authority, folder=folder))
+    if metrics_file is None:
+        return around.open_reader(metrics_settings(spec, source.metrics_secrets()))
+    return around.open_reader(settings_of(spec, read_credentials_file(metrics_file).for_prometheus(spec.prometheus)))
 
 
 KEYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}

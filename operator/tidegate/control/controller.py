@@ -26,7 +26,7 @@ from tidegate.errors import InvalidResource, RetryLater, TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ObjectRef, ResourceKind
 from tidegate.metrics import count_writes
-from tidegate.throttle_metrics import PolicyReading, inputs_of
+from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 
 # When a policy that is being deleted may go: everything given back, or the time for it over.
 #
@@ -205,7 +205,7 @@ class Controller:
             return self._world.settings.poll_seconds
         started_seconds = self._world.clock.monotonic()
         result = self._observe_and_act(policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES))
-        self._world.telemetry.pass_seconds.labels(self._key).observe(self._world.clock.monotonic() - started_seconds)
+        self._world.telemetry.pass_seconds.labels(*policy_labels(self._key)).observe(self._world.clock.monotonic() - started_seconds)
         if policy["metadata"].get("deletionTimestamp"):
             self._let_go_when_done(policy, result)
         return self._next_in_seconds(result)
@@ -244,7 +244,7 @@ class Controller:
             self._declared = None
             self._desk.catch_up()
             self._world.reporter.unread(policy, error, tiers, overrides)
-            self._world.telemetry.passes.labels(self._key, "invalid").inc()
+            self._world.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()
             return None
         rollups = None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
         with self._first_word(policy, tiers, overrides) as heard_of_cluster:
@@ -277,7 +277,7 @@ class Controller:
             self._world.vital_signs.forget(thread)
 
     def _tell_of_bug(self, error: Exception) -> None:
-        self._world.telemetry.passes.labels(self._key, "broken").inc()
+        self._world.telemetry.passes.labels(*policy_labels(self._key), "broken").inc()
         policy = self._world.policies().get(self._key)
         if policy is not None:
             self._world.reporter.broke(policy, error)
@@ -347,12 +347,12 @@ class Controller:
 
     def _measure(self, result: PassResult, rollups: RollupSight | None) -> None:
         telemetry, decision = self._world.telemetry, result.decision
-        telemetry.passes.labels(self._key, "complete" if result.complete else "held" if decision.holds else "partial").inc()
+        telemetry.passes.labels(*policy_labels(self._key), "complete" if result.complete else "held" if decision.holds else "partial").inc()
         for done in result.applied:
             kinds = ((write.kind.value, write.reason.value) for write in done.done)
             count_writes(telemetry, self._key, kinds_and_reasons=kinds, transactions=done.batches)
             for outcome in done.refused:
-                telemetry.write_conflicts.labels(self._key, str(outcome.reason or "")).inc()
+                telemetry.write_conflicts.labels(*policy_labels(self._key), str(outcome.reason or "")).inc()
         self._keep_record(result)
         telemetry.readings.put(self._key, replace(self._reading(result, decision), rollups=None if rollups is None else rollups.due))
 
@@ -398,7 +398,7 @@ def _around_rollups(key: str, world: World, *, may_write: Callable[[], bool], wa
         return RollupAround(None, wake, world.clock.wall)
 
     def count(result: str) -> None:
-        world.telemetry.rollup_jobs.labels(key, result).inc()
+        world.telemetry.rollup_jobs.labels(*policy_labels(key), result).inc()
 
     def open_look() -> RollupLook:
         return RollupLook(world.kubernetes, offer, may_write=may_write, wall=world.clock.wall, count=count)

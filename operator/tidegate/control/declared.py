@@ -70,8 +70,7 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         key=object_key(raw),
         uid=str(metadata.get("uid", "")),
         mode=Mode(spec.mode),
-        # whoever wrote "yes", or nothing at all, wants peace: only a plain no lets it go on
-        paused=annotations.get(PAUSED, "false").strip().lower() != "false",
+        paused_by=_paused_by(annotations, spec),
         deleting=bool(metadata.get("deletionTimestamp")),
         deletion=DeletionPolicy(spec.deletion_or_default),
         scaling=ScalingMethod(scaling.method_or_default),
@@ -109,6 +108,13 @@ def _limits(declared: DeclaredLimits) -> BrokerLimits:
             for broker in sorted(named)
         },
     )
+
+
+def _paused_by(annotations: Mapping[str, str], spec: PolicySpec) -> tuple[str, ...]:
+    # whoever wrote "yes" into the annotation, or nothing at all, wants peace: only a plain no lets it go on
+    is_annotated = annotations.get(PAUSED, "false").strip().lower() != "false"
+    causes = {"spec.suspend": bool(spec.suspend), f"the annotation {PAUSED}": is_annotated}
+    return tuple(words for words, pauses in causes.items() if pauses)
 
 
 def _confirmed_removals(annotations: Mapping[str, str]) -> int | None:

@@ -16,6 +16,7 @@ from tidegate.control.runtime import KINDS, Backoff, Cause, Wakeup, World
 from tidegate.errors import TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import relist
+from tidegate.throttle_metrics import policy_labels
 
 # The thread of one policy: a pass at once, then whenever something wakes it, a step is due, or the
 # poll comes round.
@@ -91,7 +92,7 @@ class ControlLoop:
 
     def _count(self, causes: frozenset[Cause]) -> None:
         for cause in causes:
-            self._world.telemetry.wakes.labels(self.key, cause.value).inc()
+            self._world.telemetry.wakes.labels(*policy_labels(self.key), cause.value).inc()
 
 
 _OF_A_POLICY = (BUSINESS_TIERS, QUOTA_OVERRIDES)

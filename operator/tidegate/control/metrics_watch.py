@@ -5,13 +5,10 @@ by the core, from the times of its samples. One thread, which lives as long as t
 """
 
 import contextlib
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -19,12 +16,11 @@ import structlog
 from controller_logic.model import ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import seconds_until_next_reading
-from tidegate.control.connections import SecretData, metrics_settings
+from tidegate.control.connections import Secrets, metrics_settings, read_secrets
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.resources.fields import SecretRef
 from tidegate.resources.policy import MetricsSource
 
 log = structlog.get_logger(__name__)
@@ -154,22 +150,18 @@ class _Source:
         self._spec = spec
         self._around = around
         self._reader: Reader | None = None
-        self._secrets: tuple[SecretData, SecretData] | None = None
+        self._secrets: Secrets | None = None
         self._read_at_seconds = float("-inf")
-        self._folder: Path | None = None
 
     def reader(self) -> Reader:
         """Raises a TidegateError when a Secret cannot be read or lacks a key."""
         if self._reader is not None and self._around.monotonic() - self._read_at_seconds < SECRET_AGE_SECONDS:
             return self._reader
-        prometheus = self._spec.prometheus
-        secrets = (self._secret(prometheus.credentials_secret_ref), self._secret(prometheus.ca_secret_ref))
+        secrets = read_secrets(self._around.kubernetes, self._namespace, self._spec.prometheus.secret_names)
         self._read_at_seconds = self._around.monotonic()
         if self._reader is None or secrets != self._secrets:
             self.close()
-            self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
-            settings = metrics_settings(self._spec, login=secrets[0], authority=secrets[1], folder=self._folder)
-            self._reader, self._secrets = self._around.opener(settings), secrets
+            self._reader, self._secrets = self._around.opener(metrics_settings(self._spec, secrets)), secrets
         return self._reader
 
     def close(self) -> None:
@@ -177,9 +169,3 @@ class _Source:
         if reader is not None:
             with contextlib.suppress(OSError):
                 reader.close()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _secret(self, reference: SecretRef | None) -> SecretData:
-        return {} if reference is None else dict(self._around.kubernetes.read_secret(self._namespace, reference.name))

@@ -5,9 +5,13 @@ tidegate.errors. Login, authorities and redirects are `session`'s; what is asked
 """
 
 import json
+import shutil
 import ssl
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -25,7 +29,7 @@ from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError
 from tidegate.prometheus.answer import NotJson, NotSamples, read_answer
 from tidegate.prometheus.queries import over_last
 from tidegate.prometheus.series import Series
-from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
+from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 
 # What every request to Prometheus gets from us: login, authorities, no redirects, no compression,
 # and its answer unread.
@@ -48,9 +52,33 @@ class Session(requests.Session):
         # Compressing costs the server ten times what sending does, and a packed answer may unpack to any size.
         self.headers.update({"Accept-Encoding": "identity", "User-Agent": f"tidegate/{__version__}"})
         self.auth = _authorization(server.login)
+        self._remove_files: Callable[[], object] = lambda: None
+        if server.tls is not None:
+            self._use(server.tls)
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
         return _UnreadAnswer(super().send(request, **{**kwargs, "stream": True}))
+
+    def close(self) -> None:
+        """Hang up and leave no file behind."""
+        super().close()
+        self._remove_files()
+
+    def _use(self, tls: TlsTexts) -> None:
+        """Make these certificates the session's. The library wants files, so they are in a folder for this user only while it lives."""
+        folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+        self._remove_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+        def written(name: str, content: bytes) -> str:
+            path = folder / name
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+            return str(path)
+
+        if tls.authorities is not None:
+            self.verify = written("ca.crt", tls.authorities)
+        if tls.certificate is not None and tls.key is not None:
+            self.cert = written("tls.crt", tls.certificate), written("tls.key", tls.key)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         """Nowhere: a redirect leads to a login page, or takes the login to another host."""
@@ -131,6 +159,7 @@ def shortly(error: Exception) -> str:
 
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
+_CHECK_TRUST = "Check metrics.prometheus.tls.trustedCertificates."
 _BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
 _TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
 
@@ -156,12 +185,14 @@ def broken(error: Exception, address: str) -> TidegateError:
                 f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port in metrics.prometheus.url."
             )
         case exceptions.SSLError():
-            return unreachable(address, f"the encrypted connection failed: {shortly(error)}", "Check metrics.prometheus.caSecretRef.")
+            return unreachable(
+                address, f"the encrypted connection failed: {shortly(error)}", "Check metrics.prometheus.tls.trustedCertificates."
+            )
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
             return unreachable(address, shortly(error), "Check metrics.prometheus.url and the network policy.")
-    return unreachable(address, f"its certificate authorities cannot be read: {error}", "Check metrics.prometheus.caSecretRef.")
+    return unreachable(address, f"its certificate authorities cannot be read: {error}", _CHECK_TRUST)
 
 
 def too_slow(address: str) -> TidegateError:
@@ -180,10 +211,10 @@ def refusal(answer: requests.Response, beginning: bytes, address: str) -> Tidega
     if answer.headers.get("Location") and 300 <= status < 400:
         elsewhere = shown_address(answer.headers["Location"])
         why = f"Prometheus at {address} sent us on to {elsewhere}, where a login may be wanted; we do not follow. {MEANWHILE}"
-        return Unauthorized(f"{why} Give the address of the query API itself, or a login in metrics.prometheus.credentialsSecretRef.")
+        return Unauthorized(f"{why} Give the address of the query API itself, or a login in metrics.prometheus.authentication.")
     if status in (401, 403):
         why = f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE}"
-        return Unauthorized(f"{why} Check the login in metrics.prometheus.credentialsSecretRef.")
+        return Unauthorized(f"{why} Check the login in metrics.prometheus.authentication.")
     if status == 404:
         why = f"There is no query API at {address} (404). {MEANWHILE}"
         return NotFound(Reason.PROMETHEUS_UNREACHABLE, f"{why} Check the path in metrics.prometheus.url; it ends before /api/v1.")
@@ -275,6 +306,7 @@ class PrometheusClient:
                 # It would repeat by itself, with pauses of seconds and no end in sight; what is worth repeating is decided here.
                 self._library = PrometheusConnect(url=self._server.url.rstrip("/"), session=session, retry=Retry(0, read=False))
             except ValueError as error:
+                session.close()
                 raise requests.exceptions.InvalidURL(str(error)) from error
         return self._library
 

@@ -33,8 +33,17 @@ class BasicLogin:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsTexts:
+    """Certificates in PEM, which go to other processes with the settings as files would not. No `authorities` = the machine's own."""
+
+    authorities: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class PrometheusServer:
-    """A server of Prometheus' query API, such as http://prometheus:9090. No `ca_file` = the machine's own authorities.
+    """A server of Prometheus' query API, such as http://prometheus:9090. Authorities: `ca_file`, `tls`, or else the machine's own.
 
     `reading_timeout_seconds` bounds all queries of one reading together, repeats included; `connect_timeout_seconds` and
     `read_timeout_seconds` bound each connection and each wait for bytes, so a reading may last one such wait longer.
@@ -44,6 +53,7 @@ class PrometheusServer:
     url: str = field(repr=False)  # may hold a password
     login: BearerLogin | BasicLogin | None = None
     ca_file: str | None = None
+    tls: TlsTexts | None = None
     connect_timeout_seconds: float = 3.0
     read_timeout_seconds: float = 5.0
     reading_timeout_seconds: float = 10.0

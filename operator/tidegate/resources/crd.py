@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidegate.resources.kinds import CATEGORY, GROUP, VERSION, Column, Kind
+from tidegate.resources.kinds import CATEGORIES, GROUP, VERSION, Column, Kind
 from tidegate.resources.schema import SchemaModel
 
 # Translates the JSON schema of a pydantic model into a structural CRD schema, and refuses what it
@@ -213,7 +213,7 @@ def crd_document(kind: Kind) -> dict[str, Any]:
                 "plural": kind.plural,
                 "singular": kind.kind.lower(),
                 "shortNames": [kind.short_name],
-                "categories": [CATEGORY],
+                "categories": list(CATEGORIES),
             },
             "scope": "Namespaced",
             "versions": [_version(kind)],

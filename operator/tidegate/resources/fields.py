@@ -39,7 +39,7 @@ def _cel_text(text: str) -> str:
     return "r'" + text + "'" if "'" not in text else 'r"' + text + '"'
 
 
-_NO_CONTROL_CHARACTERS = Rule(
+NO_CONTROL_CHARACTERS = Rule(
     cel=f"!self.matches(r'{CONTROL_CHARACTERS}')",
     message="must not contain control characters",
     holds=lambda text: re.search(CONTROL_CHARACTERS, text) is None,
@@ -50,7 +50,7 @@ _NO_RESERVED_NAME = Rule(
     holds=lambda text: text not in (".", "..", "<default>"),
 )
 
-_name_check, _name_schema = ruled(_NO_CONTROL_CHARACTERS, _NO_RESERVED_NAME)
+_name_check, _name_schema = ruled(NO_CONTROL_CHARACTERS, _NO_RESERVED_NAME)
 KafkaName = Annotated[str, Field(min_length=1, max_length=MAX_KAFKA_NAME_LENGTH), _name_check, _name_schema]
 """A user (principal name without `User:`) or client id, exactly as Kafka sees it; `ANONYMOUS` is an ordinary user."""
 
@@ -104,7 +104,7 @@ ZooKeeperConnect = Annotated[str, Field(min_length=1, max_length=2048), _zookeep
 _url_check, _url_schema = ruled(
     matching(
         r"https?://[^\x00-\x20\x7f/?#@]+(?:/[^\x00-\x20\x7f?#@]*)?",
-        "must be an http:// or https:// address without credentials, query or fragment (credentials belong in credentialsSecretRef)",
+        "must be an http:// or https:// address without credentials, query or fragment (logins belong in prometheus.authentication)",
     )
 )
 HttpUrl = Annotated[str, Field(min_length=1, max_length=2048), _url_check, _url_schema]
@@ -121,17 +121,11 @@ _object_check, _object_schema = ruled(
 ObjectName = Annotated[str, Field(min_length=1, max_length=253), _object_check, _object_schema]
 
 _sentence_check, _sentence_schema = ruled(
-    _NO_CONTROL_CHARACTERS,
+    NO_CONTROL_CHARACTERS,
     Rule(cel=r"self.matches(r'[^ ]')", message="must not be blank", holds=lambda text: text.strip(" ") != ""),
 )
 Sentence = Annotated[str, Field(min_length=1, max_length=512), _sentence_check, _sentence_schema]
 """A sentence that a person writes for other people, on one line."""
-
-
-class SecretRef(SchemaModel):
-    """A Secret in the same namespace."""
-
-    name: ObjectName = Field(description="Name of a Secret in the namespace of this object.")
 
 
 class PolicyRef(SchemaModel):

@@ -72,7 +72,7 @@ CustomResource = BrokerBandwidthPolicy | BusinessTier | QuotaOverride
 GROUP = "tidegate.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
-CATEGORY = "kafka"
+CATEGORIES = ("kafka", "tidegate")
 
 MAX_POLICY_NAME_LENGTH = 63
 
@@ -124,7 +124,6 @@ POLICY = Kind(
     spec=PolicySpec,
     status=PolicyStatus,
     columns=(
-        _READY,
         Column(name="Mode", json_path=".spec.mode", description="Observe or Enforce."),
         Column(name="Brokers", json_path=".status.summary.brokers", description="Live brokers.", type="integer"),
         Column(
@@ -133,8 +132,16 @@ POLICY = Kind(
             description="Brokers over their limit; empty while load is not watched.",
             type="integer",
         ),
-        Column(name="Throttled", json_path=".status.summary.throttled", description="Levels below their contract now."),
-        Column(name="Quotas", json_path=".status.summary.quotas", description="Quotas in sync of quotas managed."),
+        Column(name="Throttled", json_path=".status.summary.throttled", description="Levels below their contract now.", type="integer"),
+        Column(name="Quotas", json_path=".status.quotas.managed", description="Entities with a quota of ours.", type="integer"),
+        Column(
+            name="InSync",
+            json_path=".status.quotas.inSync",
+            description="Of those, entities whose quota is as it should be.",
+            type="integer",
+        ),
+        Column(name="Cluster", json_path=".status.clusterId", description="Id of the Kafka cluster.", priority=1),
+        _READY,
         _REASON,
         _AGE,
     ),
@@ -178,7 +185,7 @@ OVERRIDE = Kind(
         Column(name="Target", json_path=".status.summary.target", description="The member or the level that it is for."),
         Column(name="State", json_path=".status.state", description="Pending, Active or Expired."),
         Column(name="Until", json_path=".spec.expiresAt", description="When it ends by itself."),
-        Column(name="Ready", json_path=_ready(), description="Whether it is in force for everybody it names.", priority=1),
+        Column(name="Ready", json_path=_ready(), description="Whether it is in force for everybody it names."),
         _REASON,
         _AGE,
     ),

@@ -4,7 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tidegate.resources.fields import BootstrapServers, ClusterId, HttpUrl, SecretRef, ZooKeeperConnect, matching, ruled
+from tidegate.resources.authentication import (
+    CERTIFICATE_NEEDS_TLS,
+    KafkaAuthentication,
+    PrometheusAuthentication,
+    Tls,
+    ZooKeeperAuthentication,
+    secret_names,
+)
+from tidegate.resources.fields import BootstrapServers, ClusterId, HttpUrl, ZooKeeperConnect, matching, ruled
 from tidegate.resources.rates import ByteRate, QuotaDefaults, cel_at_most
 from tidegate.resources.rollup import Rollup
 from tidegate.resources.schema import Rule, SchemaModel
@@ -22,11 +30,17 @@ class ZooKeeperConnection(SchemaModel):
     connect: ZooKeeperConnect = Field(
         description="The brokers' own zookeeper.connect: host:port pairs separated by commas, then the chroot if they have one."
     )
-    credentials_secret_ref: SecretRef | None = Field(
-        default=None,
-        description="Secret with the SASL digest login or the client certificate for ZooKeeper. New nodes copy the ACL of their parent. "
-        "Unset means plain text without login.",
+    tls: Tls | None = Field(default=None, description="TLS to ZooKeeper; connect names its secure port then. Unset means plain text.")
+    authentication: ZooKeeperAuthentication | None = Field(
+        default=None, description="Login to ZooKeeper. New nodes copy the ACL of their parent. Unset means no login."
     )
+
+    rules = (CERTIFICATE_NEEDS_TLS,)
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The Secrets that the connection needs."""
+        return secret_names(self.tls, self.authentication)
 
 
 class QuotaWindow(SchemaModel):
@@ -67,9 +81,8 @@ class KafkaCluster(SchemaModel):
     zookeeper: ZooKeeperConnection | None = Field(
         default=None, description="Where the quotas are kept with quotaStore ZooKeeper; required with it."
     )
-    client_secret_ref: SecretRef | None = Field(
-        default=None, description="Secret with the SASL login and TLS files for bootstrapServers. Unset means plain text without login."
-    )
+    tls: Tls | None = Field(default=None, description="TLS to bootstrapServers and all other brokers. Unset means plain text.")
+    authentication: KafkaAuthentication | None = Field(default=None, description="Login to the brokers. Unset means no login.")
     quota_window: QuotaWindow | None = Field(
         default=None, description="The brokers' quota window, where it is not Kafka's. Unset means the defaults of its fields."
     )
@@ -90,7 +103,14 @@ class KafkaCluster(SchemaModel):
             field_path=".quotaStore",
             holds=lambda kafka: kafka.quota_store != "AdminApi",
         ),
+        CERTIFICATE_NEEDS_TLS,
     )
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The Secrets that the connections to brokers and ZooKeeper need."""
+        own = secret_names(self.tls, self.authentication)
+        return own if self.zookeeper is None else own | self.zookeeper.secret_names
 
     @property
     def quota_window_or_default(self) -> QuotaWindow:
@@ -115,12 +135,32 @@ class Prometheus(SchemaModel):
     """A Prometheus server or anything that answers its query API."""
 
     url: HttpUrl = Field(description="Address of the query API, such as http://prometheus:9090.")
-    credentials_secret_ref: SecretRef | None = Field(
-        default=None, description="Secret with a bearer token, or user name and password. Unset means no login."
+    tls: Tls | None = Field(
+        default=None, description="What an https address is trusted by. Unset means the authorities of the operator's own machine."
     )
-    ca_secret_ref: SecretRef | None = Field(
-        default=None, description="Secret with the certificate authority of an https address. Unset means the system's own."
+    authentication: PrometheusAuthentication | None = Field(default=None, description="Login to Prometheus. Unset means no login.")
+
+    rules = (
+        Rule(
+            cel="!has(self.tls) || self.url.startsWith('https://')",
+            message="url must begin with https:// where tls is given",
+            field_path=".url",
+            holds=lambda server: server.tls is None or server.url.startswith("https://"),
+        ),
+        Rule(
+            cel="!has(self.authentication) || !has(self.authentication.certificateAndKey) || self.url.startsWith('https://')",
+            message="url must begin with https:// with authentication.certificateAndKey: a certificate is shown over TLS only",
+            field_path=".url",
+            holds=lambda server: (
+                server.authentication is None or server.authentication.certificate_and_key is None or server.url.startswith("https://")
+            ),
+        ),
     )
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The Secrets that the connection needs."""
+        return secret_names(self.tls, self.authentication)
 
 
 class MetricQueries(SchemaModel):
@@ -504,6 +544,11 @@ class PolicySpec(SchemaModel):
 
     mode: PolicyMode = Field(
         description="Observe: decide, publish and audit, but write nothing to Kafka. Enforce: act. There is no default; choose."
+    )
+    suspend: bool | None = Field(
+        default=None,
+        description="true: freeze everything as it is, as the annotation tidegate.io/paused does: nothing is written to Kafka, not even "
+        "when this policy is deleted. Unset: false.",
     )
     kafka: KafkaCluster = Field(description="The Kafka cluster. One policy per cluster, told apart by cluster id.")
     metrics: MetricsSource | None = Field(

@@ -187,7 +187,7 @@ def test_the_throttle_outlives_the_broker_that_caused_it(episode: Episode) -> No
 
 
 def test_status_tells_levels_state_and_the_broker_that_caused_it(episode: Episode) -> None:
-    tiers = {entry["level"]: entry for entry in episode.throttled_status["tiers"]}
+    tiers = {entry["level"]: entry for entry in episode.throttled_status["levels"]}
     assert {entry["state"] for level, entry in tiers.items() if level != "L0"} == {"Throttled"}
     assert tiers["L0"]["state"] == "Contract"
     assert tiers["L3"]["because"].startswith("broker 2 egress ")

@@ -14,6 +14,7 @@ import pytest
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
+from tests.integration.conftest import SASL_USERS
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.store import open_zookeeper_store
 
@@ -35,17 +36,23 @@ def objects(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, object]:
     spec = {
         "mode": "Enforce",
         "kafka": {
-            "bootstrapServers": kafka.bootstrap_servers,
+            "bootstrapServers": kafka.sasl_bootstrap_servers,
             "quotaStore": "ZooKeeper",
-            "zookeeper": {"connect": kafka.zookeeper_connect, "credentialsSecretRef": {"name": "nobody"}},
+            "zookeeper": {"connect": kafka.zookeeper_connect},
+            "authentication": {
+                "type": "plain",
+                "username": SASL_USERS[0],
+                "passwordSecret": {"secretName": "login", "password": "password"},
+            },
         },
     }
     ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    password = {"password": kafka.password(SASL_USERS[0])}
     decided = {"user": topic, "set": {"perPartition": {"produce": "2M"}}, "expiresAt": ends, "reason": "a test"}
     member = {"name": "all", "user": topic, "topics": [topic], "contract": {"perPartition": {"produce": "1M"}}}
     version = {"apiVersion": "tidegate.io/v1alpha1"}
     items = [
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "nobody", "namespace": namespace}, "stringData": {"unused": "x"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": namespace}, "stringData": password},
         {**version, "kind": "BrokerBandwidthPolicy", "metadata": {"name": "orders", "namespace": namespace}, "spec": spec},
         {
             **version,

@@ -17,7 +17,7 @@ from tests.integration.kafka.certificates import make_certificates
 from tests.integration.prometheus.conftest import BROKERS, Read, egress
 from tests.unit.prometheus.lying_server import Request, serving
 from tidegate.prometheus.reader import PrometheusReader
-from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries
+from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries, TlsTexts
 
 pytestmark = pytest.mark.integration
 
@@ -67,8 +67,8 @@ def test_an_encrypted_prometheus_is_asked_under_its_own_authority_only(tmp_path:
     with serving(nothing, tls=tls) as server:
         address = server.url.replace("http:", "https:")
         told, refused = (
-            PrometheusReader(MetricsSettings(PrometheusServer(address, ca_file=ca_file, reading_timeout_seconds=1))).read(BROKERS)
-            for ca_file in (str(made.authority), None)
+            PrometheusReader(MetricsSettings(PrometheusServer(address, tls=tls_texts, reading_timeout_seconds=1))).read(BROKERS)
+            for tls_texts in (TlsTexts(made.authority.read_bytes()), None)
         )
     assert Reason.PROMETHEUS_UNREACHABLE not in reasons(told)
     assert reasons(refused) == {Reason.PROMETHEUS_UNREACHABLE}

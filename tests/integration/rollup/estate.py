@@ -71,11 +71,14 @@ def _rate(user: str, at_ms: int) -> int:
 
 
 def _write_operator(history: HistoryServer) -> None:
-    times, policy = range(TOLD_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS), {"policy": "streaming/shop"}
+    times, policy = range(TOLD_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS), {"policy_namespace": "streaming", "policy": "shop"}
     for tier, user, level in (("gold", "alice", "L1"), ("bulk", "bob", "L3")):
-        member = {**policy, "tier": f"streaming/{tier}", "member": f"member-{user}", "key": "consumer_byte_rate"}
-        history.write("tidegate_member_target", (member, [(at, CONTRACTS[user]) for at in times]))
-        history.write("tidegate_member_quota", (member, [(at, THROTTLED_RATE if _is_held(user, at) else CONTRACTS[user]) for at in times]))
+        member = {**policy, "tier": tier, "member": f"member-{user}", "direction": "fetch"}
+        history.write("tidegate_member_target_bytes_per_second", (member, [(at, CONTRACTS[user]) for at in times]))
+        history.write(
+            "tidegate_member_quota_bytes_per_second",
+            (member, [(at, THROTTLED_RATE if _is_held(user, at) else CONTRACTS[user]) for at in times]),
+        )
         for state in ("Contract", "Stepping", "Throttled", "Relaxing"):
             told = [(at, float(state == _state(user, at))) for at in times]
             history.write("tidegate_tier_state", ({**policy, "level": level, "state": state}, told))

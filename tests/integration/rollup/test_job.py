@@ -75,7 +75,10 @@ def declared(namespace: str, url: str, folder: Path) -> list[dict[str, Any]]:
     orders, gold = policy(), tier()
     spec = orders["spec"]
     spec["metrics"] = {
-        "prometheus": {"url": url, "credentialsSecretRef": {"name": "prometheus"}},
+        "prometheus": {
+            "url": url,
+            "authentication": {"type": "bearer", "tokenSecret": {"secretName": "prometheus", "token": "token"}},
+        },
         "preset": "NodeExporter",
         "brokerIds": {"label": "broker"},
         "scrapeIntervalSeconds": SCRAPE_MS // 1000,

@@ -63,11 +63,15 @@ def test_the_document_has_the_same_plan(world: Any, policy: Any, tier: Any, outp
     assert document["summary"]["entitiesToWrite"] == 1
 
 
-def test_a_paused_policy_shows_what_ends_with_the_pause(world: Any, policy: Any, tier: Any) -> None:
-    policy["metadata"]["annotations"] = {"tidegate.io/paused": "true"}
+@pytest.mark.parametrize("by", ["annotation", "suspend"])
+def test_a_paused_policy_shows_what_ends_with_the_pause(world: Any, policy: Any, tier: Any, by: str) -> None:
+    if by == "annotation":
+        policy["metadata"]["annotations"] = {"tidegate.io/paused": "true"}
+    else:
+        policy["spec"]["suspend"] = True
     answer = world.plan(policy, tier)
     assert answer.code == 2
-    assert "paused" in answer.out
+    assert f"paused by {'the annotation tidegate.io/paused' if by == 'annotation' else 'spec.suspend'}." in answer.out
     assert "user=alice" in answer.out
 
 
@@ -143,14 +147,29 @@ def test_several_policies_must_be_told_apart(world: Any, policy: Any, tier: Any)
 
 
 def test_a_secret_cannot_be_read_from_files_alone(world: Any, policy: Any, tier: Any) -> None:
-    policy["spec"]["kafka"]["zookeeper"]["credentialsSecretRef"] = {"name": "zk"}
+    policy["spec"]["kafka"]["zookeeper"]["authentication"] = {
+        "type": "digest",
+        "username": "super",
+        "passwordSecret": {"secretName": "zk", "password": "password"},
+    }
     refused = world.plan(policy, tier)
     assert refused.code == 1
     assert "Secret streaming/zk" in refused.err
     assert "--credentials-file" in refused.err
     credentials = world.folder / "credentials"
-    credentials.write_text("username: super\npassword: hush\n")
+    credentials.write_text("password: hush\n")
     assert world.plan(policy, tier, options=("--credentials-file", str(credentials))).code == 2
+
+
+def test_another_address_on_the_command_line_keeps_the_policys_login(world: Any, policy: Any, tier: Any) -> None:
+    policy["spec"]["kafka"]["zookeeper"]["authentication"] = {
+        "type": "digest",
+        "username": "super",
+        "passwordSecret": {"secretName": "zk", "password": "password"},
+    }
+    refused = world.plan(policy, tier, options=("--zookeeper", "zk-2:2181"))
+    assert refused.code == 1
+    assert "Secret streaming/zk" in refused.err
 
 
 def test_a_wrong_address_on_the_command_line_is_named(world: Any, policy: Any, tier: Any) -> None:

@@ -38,7 +38,7 @@ def member(name: str, rate: str) -> dict[str, Any]:
 def files(world: Any, policy: Any, tier: Any) -> str:
     """etl (L3, 60 MB/s promised, 25 in force since 40 s) and pay (L0); broker 1 carries 65 of 50 MB/s, broker 2 30, broker 3 is unknown."""
     told = {"level": "L3", "state": "Throttled", "since": "2026-11-21T11:00:00Z", "because": "broker 1 egress 65.0 of 50.0 MB/s"}
-    policy["status"] = {"tiers": [told]}
+    policy["status"] = {"levels": [told]}
     policy["spec"] |= {"metrics": METRICS, "brokers": {"egressLimit": "50M"}}
     tier["spec"]["members"] = [member("pay", "60M")]
     batch = {**tier, "metadata": {"name": "batch", "namespace": "streaming"}}

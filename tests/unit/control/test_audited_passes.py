@@ -110,12 +110,19 @@ def test_a_cut_and_its_effect_are_told_with_the_same_round(audited: Audited) -> 
     assert [(line["from"], line["to"], line["contract"]) for line in writes] == [(80_000_000, cut["actions"][0]["to"], 80_000_000)]
     assert (effect["round"], effect["brokers"][0]["nicBefore"]) == (cut["id"], 75_000_000)
     sample = stage.telemetry.registry.get_sample_value
-    labels = {"policy": "streaming/loaded", "direction": "ingress", "level": "L3", "kind": "cut", "limited_by": "target"}
+    labels = {
+        "policy_namespace": "streaming",
+        "policy": "loaded",
+        "direction": "ingress",
+        "level": "L3",
+        "kind": "cut",
+        "limited_by": "target",
+    }
     assert sample("tidegate_throttle_decisions_total", labels) == 1
 
 
 def test_the_ages_of_inputs_are_metrics(audited: Audited) -> None:
     audited.run()
     sample = audited.stage.telemetry.registry.get_sample_value
-    labels = {"policy": "streaming/orders", "input": "QuotaStore"}
+    labels = {"policy_namespace": "streaming", "policy": "orders", "input": "QuotaStore"}
     assert sample("tidegate_input_timestamp_seconds", labels) == audited.stage.now

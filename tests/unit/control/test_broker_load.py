@@ -137,7 +137,7 @@ def test_unmetered_clients_do_not_make_the_load_of_cards_unknown(stage: Stage, p
 def test_machines_get_the_rates(stage: Stage, policy: ObjectRef) -> None:
     read(stage, broker_1=58.1)
     stage.run()
-    here = {"policy": "streaming/orders", "broker": "1", "direction": "egress"}
+    here = {"policy_namespace": "streaming", "policy": "orders", "broker": "1", "direction": "egress"}
 
     def sample(name: str, labels: dict[str, str]) -> float | None:
         return stage.telemetry.registry.get_sample_value(name, labels)
@@ -145,5 +145,5 @@ def test_machines_get_the_rates(stage: Stage, policy: ObjectRef) -> None:
     assert sample("tidegate_broker_bytes_per_second", here) == pytest.approx(58.1 * MEGABYTE)
     assert sample("tidegate_broker_limit_bytes_per_second", here) == 50 * MEGABYTE
     assert sample("tidegate_broker_reading_timestamp_seconds", here) == stage.now - 1.0
-    assert sample("tidegate_broker_over_limit", {"policy": "streaming/orders", "broker": "1"}) == 1.0
-    assert sample("tidegate_broker_over_limit", {"policy": "streaming/orders", "broker": "2"}) == 0.0
+    assert sample("tidegate_broker_over_limit", {"policy_namespace": "streaming", "policy": "orders", "broker": "1"}) == 1.0
+    assert sample("tidegate_broker_over_limit", {"policy_namespace": "streaming", "policy": "orders", "broker": "2"}) == 0.0

@@ -13,6 +13,7 @@ from tidegate.control.runtime import Cause, Wakeup
 
 FAR_SECONDS = 600.0
 KEY = "streaming/orders"
+NAMESPACE, NAME = KEY.split("/")
 
 
 class Passes:
@@ -64,7 +65,12 @@ def passed(passes: Passes, times: int) -> None:
 
 
 def wakes(stage: Stage, cause: Cause) -> float:
-    return stage.telemetry.registry.get_sample_value("tidegate_wakes_total", {"policy": KEY, "cause": cause.value}) or 0.0
+    return (
+        stage.telemetry.registry.get_sample_value(
+            "tidegate_wakes_total", {"policy_namespace": NAMESPACE, "policy": NAME, "cause": cause.value}
+        )
+        or 0.0
+    )
 
 
 def test_the_first_pass_waits_for_nothing(loop: ControlLoop, passes: Passes) -> None:

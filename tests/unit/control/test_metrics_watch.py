@@ -16,7 +16,7 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
 from tidegate.control.metrics_watch import Around, MetricsWatch
 from tidegate.errors import Unreachable
-from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset
+from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset, TlsTexts
 from tidegate.resources.policy import MetricsSource
 
 URL = "http://prometheus:9090"
@@ -83,8 +83,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def spec(interval_seconds: int = 300, **more: Any) -> MetricsSource:
-    prometheus = {"url": URL, **{key: more.pop(key) for key in ("credentialsSecretRef", "caSecretRef") if key in more}}
+    prometheus = {"url": URL, **{key: more.pop(key) for key in ("url", "tls", "authentication") if key in more}}
     return MetricsSource.model_validate({"prometheus": prometheus, "scrapeIntervalSeconds": interval_seconds, **more})
+
+
+def bearer(secret: str) -> dict[str, Any]:
+    return {"type": "bearer", "tokenSecret": {"secretName": secret, "token": "token"}}
 
 
 def test_nobody_waits_for_the_first_reading(world: World) -> None:
@@ -163,33 +167,43 @@ def test_whatever_a_reader_raises_is_a_problem_of_that_reading_only(
 
 
 def test_a_secret_that_lacks_its_key_is_named_and_nothing_is_asked(world: World) -> None:
-    world.kubernetes.put_secret("streaming", "login", {"username": b"tide"})
-    (problem,) = world.reading(spec(credentialsSecretRef={"name": "login"})).problems
+    world.kubernetes.put_secret("streaming", "login", {"password": b"tide"})
+    (problem,) = world.reading(spec(authentication=bearer("login"))).problems
     assert problem.reason is Reason.SECRET_UNREADABLE
-    assert "token" in problem.message
+    assert "Secret streaming/login has no key token" in problem.message
     assert world.asked == []
 
 
 def test_a_changed_secret_is_taken_up_within_a_minute(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MetricsSource, "scrape_interval_seconds_or_default", 0)
-    declared = spec(credentialsSecretRef={"name": "login"})
+    declared = spec(authentication=bearer("login"))
     world.kubernetes.put_secret("streaming", "login", {"token": b"first\n"})
     world.reading(declared)
-    world.kubernetes.put_secret("streaming", "login", {"username": b"tide", "password": b"gate"})
+    world.kubernetes.put_secret("streaming", "login", {"token": b"second"})
     world.now += 61
     wait_until(lambda: len(world.opened) == 2, "the new login", timeout_seconds=10, poll_seconds=0.005)
-    assert [settings.server.login for settings in world.opened] == [BearerLogin("first"), BasicLogin("tide", "gate")]
+    assert [settings.server.login for settings in world.opened] == [BearerLogin("first"), BearerLogin("second")]
 
 
 def test_what_is_declared_reaches_the_reader(world: World) -> None:
     world.kubernetes.put_secret("streaming", "authority", {"ca.crt": b"-----BEGIN"})
+    world.kubernetes.put_secret("streaming", "login", {"password": b"gate\n", "user.crt": b"certificate", "user.key": b"key"})
+    trusted = {"trustedCertificates": ({"secretName": "authority", "pattern": "*.crt"},)}
+    login = {
+        "type": "basic",
+        "username": "tide",
+        "passwordSecret": {"secretName": "login", "password": "password"},
+        "certificateAndKey": {"secretName": "login", "certificate": "user.crt", "key": "user.key"},
+    }
+    server = {"url": "https://prometheus:9090", "tls": trusted, "authentication": login}
     instances = ({"instance": "10.0.0.1:9100", "id": 1},)
-    world.reading(spec(30, caSecretRef={"name": "authority"}, queries={"egress": "sent"}, brokerIds={"instances": instances}))
+    world.reading(spec(30, **server, queries={"egress": "sent"}, brokerIds={"instances": instances}))
     (settings,) = world.opened
-    assert (settings.server.url, settings.queries.egress, settings.queries.ingress) == (URL, "sent", None)
+    assert (settings.server.url, settings.queries.egress, settings.queries.ingress) == ("https://prometheus:9090", "sent", None)
     assert settings.brokers == BrokerInstances({"10.0.0.1:9100": 1})
     assert (settings.scrape_interval_seconds, settings.stale_after_seconds) == (30, 90)
-    assert settings.server.ca_file is not None
+    assert settings.server.login == BasicLogin("tide", "gate")
+    assert settings.server.tls == TlsTexts(b"-----BEGIN", b"certificate", b"key")
 
 
 def test_brokers_are_told_by_a_label_or_by_what_goes_with_the_preset(world: World) -> None:

@@ -221,7 +221,7 @@ def test_in_a_pause_it_is_not_known_to_be_in_force_and_its_end_waits(stage: Stag
     stage.now = seconds(ENDS) + 1
     stage.run()
     assert stage.produce() == "20000000"
-    assert "but not yet: the annotation tidegate.io/paused is set" in message(stage, ref)
+    assert "but not yet: paused by the annotation tidegate.io/paused" in message(stage, ref)
 
 
 def test_a_level_that_fits_some_members_only_says_whom_it_does_not_fit(stage: Stage) -> None:

@@ -242,8 +242,16 @@ def test_a_policys_own_loop_has_its_jobs_made_and_tells_how_they_get_on() -> Non
     assert job["metadata"]["ownerReferences"][0]["uid"] == ref.uid
     assert stage.condition(ref, "RollupsCurrent") == ("False", "RollupsBehind")
     assert stage.kubernetes.get(ref)["status"]["rollup"] == {"publishedUntil": "2026-11-22T04:00:00Z", "waiting": 3, "failed": 0}
-    assert stage.telemetry.registry.get_sample_value("tidegate_rollup_windows_waiting", {"policy": "streaming/orders"}) == 3
-    assert stage.telemetry.registry.get_sample_value("tidegate_rollup_jobs_total", {"policy": "streaming/orders", "result": "made"}) == 1
+    assert (
+        stage.telemetry.registry.get_sample_value("tidegate_rollup_windows_waiting", {"policy_namespace": "streaming", "policy": "orders"})
+        == 3
+    )
+    assert (
+        stage.telemetry.registry.get_sample_value(
+            "tidegate_rollup_jobs_total", {"policy_namespace": "streaming", "policy": "orders", "result": "made"}
+        )
+        == 1
+    )
 
 
 def jobs_of(stage: Stage) -> list[JsonObject]:

@@ -123,7 +123,7 @@ def test_a_policy_deleted_with_keep_leaves_quotas_and_drops_its_records() -> Non
     assert world.after(1).finished_deleting
 
 
-@pytest.mark.parametrize("frozen", [{"paused": True}, {"mode": Mode.OBSERVE}])
+@pytest.mark.parametrize("frozen", [{"paused_by": ("spec.suspend",)}, {"mode": Mode.OBSERVE}])
 def test_a_frozen_policy_writes_nothing_even_when_it_is_deleted(frozen: dict[str, object]) -> None:
     world = fixed_world(MB)
     world.run()

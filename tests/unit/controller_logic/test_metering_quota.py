@@ -104,5 +104,5 @@ def test_a_default_that_the_policy_declares_later_replaces_it_at_once() -> None:
 
 
 def test_a_paused_policy_leaves_it_alone() -> None:
-    world = metered(paused=True)
+    world = metered(paused_by=("spec.suspend",))
     assert world.run().writes == ()

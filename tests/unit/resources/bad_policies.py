@@ -35,6 +35,129 @@ KAFKA = (
     ),
 )
 
+_PASSWORD = {"secretName": "login", "password": "password"}
+_CERTIFICATE = {"secretName": "login", "certificate": "user.crt", "key": "user.key"}
+
+LOGINS = (
+    BadInput(
+        "a password without user",
+        policy({"kafka.authentication": {"type": "scram-sha-256", "passwordSecret": _PASSWORD}}),
+        "spec.kafka.authentication.username",
+        "username is required with type scram-sha-512 or scram-sha-256 or plain",
+    ),
+    BadInput(
+        "a user without password",
+        policy({"kafka.zookeeper.authentication": {"type": "digest", "username": "kafka"}}),
+        "spec.kafka.zookeeper.authentication.passwordSecret",
+        "passwordSecret is required with type digest",
+    ),
+    BadInput(
+        "tls without certificate",
+        policy({"kafka.authentication": {"type": "tls"}}),
+        "spec.kafka.authentication.certificateAndKey",
+        "certificateAndKey is required with type tls",
+    ),
+    BadInput(
+        "tls with a user",
+        policy({"kafka.authentication": {"type": "tls", "username": "orders", "certificateAndKey": _CERTIFICATE}}),
+        "spec.kafka.authentication.username",
+        "username must be left out with type tls",
+    ),
+    BadInput(
+        "tls with a password",
+        policy({"kafka.authentication": {"type": "tls", "passwordSecret": _PASSWORD, "certificateAndKey": _CERTIFICATE}}),
+        "spec.kafka.authentication.passwordSecret",
+        "passwordSecret must be left out with type tls",
+    ),
+    BadInput(
+        "a login that brokers do not have", policy({"kafka.authentication.type": "digest"}), "spec.kafka.authentication.type", "plain"
+    ),
+    BadInput(
+        "a login that ZooKeeper does not have",
+        policy({"kafka.zookeeper.authentication.type": "scram-sha-512"}),
+        "spec.kafka.zookeeper.authentication.type",
+        "digest",
+    ),
+    BadInput(
+        "a certificate without tls",
+        policy({"kafka.tls": ABSENT}),
+        "spec.kafka.tls",
+        "tls is required with authentication.certificateAndKey",
+    ),
+    BadInput(
+        "a certificate without tls to ZooKeeper",
+        policy({"kafka.zookeeper.tls": ABSENT}),
+        "spec.kafka.zookeeper.tls",
+        "tls is required with authentication.certificateAndKey",
+    ),
+    BadInput(
+        "a trusted certificate and a pattern",
+        policy({"kafka.tls.trustedCertificates.0.pattern": "*.crt"}),
+        "spec.kafka.tls.trustedCertificates[0]",
+        "must have exactly one of certificate and pattern",
+    ),
+    BadInput(
+        "a trusted Secret without key",
+        policy({"kafka.tls.trustedCertificates.0.certificate": ABSENT}),
+        "spec.kafka.tls.trustedCertificates[0]",
+        "must have exactly one of certificate and pattern",
+    ),
+    BadInput(
+        "a key with a slash",
+        policy({"kafka.authentication.passwordSecret.password": "a/b"}),
+        "spec.kafka.authentication.passwordSecret.password",
+        "must be a key of a Secret",
+    ),
+    BadInput(
+        "a pattern with a slash",
+        policy({"kafka.zookeeper.tls.trustedCertificates.0.pattern": "a/*"}),
+        "spec.kafka.zookeeper.tls.trustedCertificates[0].pattern",
+        "must be a pattern of a Secret's keys",
+    ),
+    BadInput(
+        "bearer without token",
+        policy({"metrics.prometheus.authentication": {"type": "bearer"}}),
+        "spec.metrics.prometheus.authentication.tokenSecret",
+        "tokenSecret is required with type bearer",
+    ),
+    BadInput(
+        "basic with a token",
+        policy(
+            {
+                "metrics.prometheus.authentication.type": "basic",
+                "metrics.prometheus.authentication.username": "tide",
+                "metrics.prometheus.authentication.passwordSecret": _PASSWORD,
+            }
+        ),
+        "spec.metrics.prometheus.authentication.tokenSecret",
+        "tokenSecret must be left out with type basic or tls",
+    ),
+    BadInput(
+        "bearer with a user",
+        policy({"metrics.prometheus.authentication.username": "tide"}),
+        "spec.metrics.prometheus.authentication.username",
+        "username must be left out with type bearer or tls",
+    ),
+    BadInput(
+        "tls to a plain address",
+        policy({"metrics.prometheus.url": "http://prometheus:9090"}),
+        "spec.metrics.prometheus.url",
+        "url must begin with https:// where tls is given",
+    ),
+    BadInput(
+        "a certificate to a plain address",
+        policy(
+            {
+                "metrics.prometheus.url": "http://prometheus:9090",
+                "metrics.prometheus.tls": ABSENT,
+                "metrics.prometheus.authentication": {"type": "tls", "certificateAndKey": _CERTIFICATE},
+            }
+        ),
+        "spec.metrics.prometheus.url",
+        "url must begin with https:// with authentication.certificateAndKey",
+    ),
+)
+
 METRICS_AND_BROKERS = (
     BadInput(
         "credentials in the address",
@@ -120,4 +243,4 @@ def _long_policy_name() -> Document:
 
 NAME_OF_POLICY = (BadInput("policy name over 63", _long_policy_name(), "", "metadata.name must have at most 63 characters"),)
 
-BAD_POLICIES = (*KAFKA, *METRICS_AND_BROKERS, *MOTION, *NAME_OF_POLICY)
+BAD_POLICIES = (*KAFKA, *LOGINS, *METRICS_AND_BROKERS, *MOTION, *NAME_OF_POLICY)

@@ -13,19 +13,35 @@ _POLICY: Document = {
     "metadata": {"name": "orders", "namespace": "streaming"},
     "spec": {
         "mode": "Enforce",
+        "suspend": False,
         "kafka": {
             "bootstrapServers": "kafka-1:9092,kafka-2:9092",
             "clusterId": "6n9yBVQpTmqxCpLQXWtDzw",
             "quotaStore": "ZooKeeper",
-            "zookeeper": {"connect": "zk-1:2181,zk-2:2181/kafka", "credentialsSecretRef": {"name": "kafka-zookeeper"}},
-            "clientSecretRef": {"name": "kafka-client"},
+            "zookeeper": {
+                "connect": "zk-1:2181,zk-2:2181/kafka",
+                "tls": {"trustedCertificates": [{"secretName": "zookeeper-ca", "pattern": "*.crt"}]},
+                "authentication": {
+                    "type": "digest",
+                    "username": "kafka",
+                    "passwordSecret": {"secretName": "zookeeper", "password": "password"},
+                    "certificateAndKey": {"secretName": "zookeeper", "certificate": "tls.crt", "key": "tls.key"},
+                },
+            },
+            "tls": {"trustedCertificates": [{"secretName": "kafka-cluster-ca-cert", "certificate": "ca.crt"}]},
+            "authentication": {
+                "type": "scram-sha-512",
+                "username": "tidegate",
+                "passwordSecret": {"secretName": "tidegate", "password": "password"},
+                "certificateAndKey": {"secretName": "tidegate", "certificate": "user.crt", "key": "user.key"},
+            },
             "quotaWindow": {"samples": 11, "sampleSeconds": 1},
         },
         "metrics": {
             "prometheus": {
-                "url": "http://prometheus:9090",
-                "credentialsSecretRef": {"name": "prometheus"},
-                "caSecretRef": {"name": "authority"},
+                "url": "https://prometheus:9090",
+                "tls": {"trustedCertificates": [{"secretName": "authority", "certificate": "ca.crt"}]},
+                "authentication": {"type": "bearer", "tokenSecret": {"secretName": "prometheus", "token": "token"}},
             },
             "preset": "NodeExporter",
             "queries": {"egress": "node_network_transmit_bytes_total"},

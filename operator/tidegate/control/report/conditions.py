@@ -12,7 +12,7 @@ from typing import Any
 
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberState
 from controller_logic.model import Direction, Hold, Mode, ReadingProblem
-from controller_logic.reasons import Reason
+from controller_logic.reasons import STALLED, Reason
 from controller_logic.rollup_schedule import Due, Window
 from controller_logic.throttle.pressure import Card, Pressure
 from tidegate.control.reconcile import PassResult
@@ -48,6 +48,13 @@ class Verdict:
 
 def ready(status: Truth, reason: Reason, message: str) -> Verdict:
     return Verdict("Ready", status, reason, shortened(sentence(message)))
+
+
+def stalled(of: Verdict) -> Verdict:
+    """The condition Stalled that goes with this Ready: whether a person must act before anything goes on."""
+    if of.status is Truth.FALSE and of.reason in STALLED:
+        return Verdict("Stalled", Truth.TRUE, of.reason, of.message)
+    return Verdict("Stalled", Truth.FALSE, of.reason, "Tidegate goes on by itself; see the condition Ready")
 
 
 def sentence(text: str) -> str:

@@ -102,7 +102,7 @@ def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple
 
 def level_events(previous: Mapping[str, Any], levels: Iterable[LevelReport]) -> tuple[Telling, ...]:
     """One Event for the levels that are throttled from now on, one for those on their way back, one for those that are back."""
-    stood = {entry["level"]: entry.get("state") for entry in previous.get("tiers") or ()}
+    stood = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
     told: dict[Reason, list[str]] = defaultdict(list)
     for one in levels:
         before = stood.get(one.level.value)

@@ -20,7 +20,7 @@ from controller_logic.model import Advice, Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
-from tidegate.control.report.conditions import Verdict
+from tidegate.control.report.conditions import Verdict, stalled
 from tidegate.control.report.events import (
     NORMAL,
     WARNING,
@@ -231,18 +231,24 @@ class Reporter:
 
 def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite] = (), loads: Sequence[Telling] = ()) -> Report:
     tellings = (*condition_events(_status(raw), verdict.verdicts), *loads, *write_events(written))
-    return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, verdict.verdicts, tellings)
+    return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, _with_stalled(verdict.verdicts), tellings)
 
 
 def _of_tier(raw: JsonObject, verdict: TierVerdict, written: Sequence[QuotaWrite] = (), members: Sequence[MemberReport] = ()) -> Report:
     changed = condition_events(_status(raw), verdict.verdicts)
     said = {telling.reason for telling in changed}
     troubles = [telling for telling in member_events(_status(raw), members) if telling.reason not in said]
-    return Report(BUSINESS_TIERS, raw, verdict.status, verdict.verdicts, (*write_events(written), *changed, *troubles))
+    return Report(BUSINESS_TIERS, raw, verdict.status, _with_stalled(verdict.verdicts), (*write_events(written), *changed, *troubles))
 
 
 def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
-    return Report(QUOTA_OVERRIDES, raw, verdict.status, verdict.verdicts, condition_events(_status(raw), verdict.verdicts))
+    tellings = condition_events(_status(raw), verdict.verdicts)
+    return Report(QUOTA_OVERRIDES, raw, verdict.status, _with_stalled(verdict.verdicts), tellings)
+
+
+def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Ready, which comes first, then whether it waits for a person, then the rest. Events follow Ready: this one adds none."""
+    return (verdicts[0], stalled(verdicts[0]), *verdicts[1:])
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:

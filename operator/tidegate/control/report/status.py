@@ -36,6 +36,7 @@ from tidegate.resources.schema import SchemaModel
 from tidegate.resources.status import (
     MAX_SHOWN_MEMBERS,
     BrokerStatus,
+    LevelStatus,
     MemberStatus,
     OverriddenMember,
     OverrideState,
@@ -48,7 +49,6 @@ from tidegate.resources.status import (
     Recommendation,
     TierStatus,
     TierStatusSummary,
-    TierSummary,
     TotalRates,
 )
 
@@ -260,14 +260,13 @@ def policy_verdict(
     status = PolicyStatus(
         cluster_id=result.seen.facts.cluster_id if result.seen.facts is not None else previous.get("clusterId"),
         brokers=brokers,
-        tiers=_levels(result, previous),
+        levels=_levels(result, previous),
         quotas=_counts(decision) if known else _previous_counts(previous),
         rollup=rollup_status(rollups, wanted=spec.rollup is not None, previous=previous),
         summary=PolicySummary(
             brokers=None if brokers is None else len(brokers),
             over=_over(result),
             throttled=_throttled(result, previous),
-            quotas=f"{decision.in_sync}/{decision.managed}" if known else (previous.get("summary") or {}).get("quotas"),
         ),
     )
     now_seconds = result.seen.observation.now_seconds
@@ -314,28 +313,28 @@ def _over(result: PassResult) -> int | None:
     return None if watched is None else sum(one.pressure is Pressure.OVER for one in watched)
 
 
-def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[TierSummary, ...] | None:
+def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[LevelStatus, ...] | None:
     """The levels as decided; what a held pass does not know stays as it was said."""
     if result.decision.holds:
-        return _parsed(previous, "tiers", TierSummary)
+        return _parsed(previous, "levels", LevelStatus)
     now = rfc3339(result.seen.observation.now_seconds)
-    stood = {tier.get("level"): tier for tier in previous.get("tiers") or ()}
+    stood = {level.get("level"): level for level in previous.get("levels") or ()}
     return tuple(_level(one, stood.get(one.level.value) or {}, now) for one in result.decision.levels)
 
 
-def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> TierSummary:
+def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> LevelStatus:
     """What began an episode is kept over a restart too: then only the status remembers it."""
     same = before.get("state") == one.state.value
     because = (before.get("because") if before.get("state") in _BELOW_CONTRACT else None) or one.because
     document = {"level": one.level.value, "state": one.state.value, "since": before.get("since") if same else now}
-    return TierSummary.model_validate(document | ({"because": shortened(because)} if one.below_contract and because else {}))
+    return LevelStatus.model_validate(document | ({"because": shortened(because)} if one.below_contract and because else {}))
 
 
-def _throttled(result: PassResult, previous: Mapping[str, Any]) -> str | None:
+def _throttled(result: PassResult, previous: Mapping[str, Any]) -> int | None:
     if result.decision.holds:
-        told: str | None = (previous.get("summary") or {}).get("throttled")
-        return told
-    return ",".join(one.level.value for one in result.decision.levels if one.below_contract) or "none"
+        before: int | None = (previous.get("summary") or {}).get("throttled")
+        return before
+    return sum(one.below_contract > 0 for one in result.decision.levels)
 
 
 def _counts(decision: Decision) -> QuotaCounts:

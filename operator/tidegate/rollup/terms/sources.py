@@ -15,14 +15,15 @@ from controller_logic.reasons import Reason
 from tidegate.rollup.fold.windows import Course, scrape_times
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, Direction
-from tidegate.rollup.terms.policy import KEYS, WAYS
+from tidegate.rollup.terms.policy import WAYS
 from tidegate.rollup.trail import AuditLine, Written, read_trail
+from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
 
 Whole = NDArray[np.int64]
 Rates = NDArray[np.float64]
 MemberKey = tuple[str, str, Direction]  # tier, member
 STATES: Final = tuple(state.value for state in LevelState)
-_DIRECTIONS: Final[Mapping[str, Direction]] = {key.value: direction for direction, key in KEYS.items()}
+_DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
 _CARDS: Final[Mapping[str, Direction]] = {way.value: direction for direction, way in WAYS.items()}
 _OTHER_RHYTHM: Final = 0.75  # of an interval: a pair of Prometheus servers scrapes at times of their own
 
@@ -52,18 +53,19 @@ class OperatorSamples:
 def read_operator(transport: Transport, policy_key: str, start_ms: int, end_ms: int, *, interval_ms: int) -> OperatorSamples:
     """All of it in [start, end). Raises tidegate.errors."""
 
-    def read(metric: str, **matching: str) -> list[SeriesSamples]:
-        return transport.read(Selection(metric, {"policy": policy_key}, matching), start_ms, end_ms)
+    namespace, name = policy_labels(policy_key)
 
-    rates = "|".join(_DIRECTIONS)
-    quotas, targets = read("tidegate_member_quota", key=rates), read("tidegate_member_target", key=rates)
+    def read(metric: str) -> list[SeriesSamples]:
+        return transport.read(Selection(metric, dict(zip(POLICY_LABELS, (namespace, name), strict=True))), start_ms, end_ms)
+
+    quotas, targets = read("tidegate_member_quota_bytes_per_second"), read("tidegate_member_target_bytes_per_second")
     levels, limits = read("tidegate_tier_state"), read("tidegate_broker_limit_bytes_per_second")
     times = scrape_times(one.times_ms for one in (*quotas, *targets, *levels))
     most_ms = int(_OTHER_RHYTHM * interval_ms)
     return OperatorSamples(
         times,
-        {key: carried(row, times, most_ms) for key, row in _members(quotas, times).items()},
-        {key: carried(row, times, most_ms) for key, row in _members(targets, times).items()},
+        {key: carried(row, times, most_ms) for key, row in _members(quotas, times, namespace).items()},
+        {key: carried(row, times, most_ms) for key, row in _members(targets, times, namespace).items()},
         {level: _filled(row) for level, row in _levels(levels, times).items()},
         _limits(limits),
     )
@@ -75,11 +77,13 @@ def carried(row: Rates, times_ms: Whole, most_ms: int) -> Rates:
     return np.where(times_ms - times_ms[last] <= most_ms, row[last], np.nan) if len(row) else row
 
 
-def _members(series: Iterable[SeriesSamples], times_ms: Whole) -> dict[MemberKey, Rates]:
+def _members(series: Iterable[SeriesSamples], times_ms: Whole, namespace: str) -> dict[MemberKey, Rates]:
     rows: dict[MemberKey, Rates] = {}
     for one in series:
-        direction = _DIRECTIONS[one.labels["key"]]
-        key = one.labels.get("tier", ""), one.labels.get("member", ""), direction
+        direction = _DIRECTIONS.get(one.labels.get("direction", ""))
+        if direction is None:
+            continue
+        key = f"{namespace}/{one.labels.get('tier', '')}", one.labels.get("member", ""), direction
         row = rows.setdefault(key, np.full(len(times_ms), np.nan))
         row[np.searchsorted(times_ms, one.times_ms)] = one.values
     return rows

@@ -14,7 +14,7 @@ from tidegate.kube.rollup_jobs import labels
 from tidegate.rollup.job import Executors, Mount, Pod, heap_mib, master, pod_of, pod_template, spark_settings
 
 ENVIRONMENT = {"POD_NAME": "orders-rollup-1", "POD_NAMESPACE": "streaming", "POD_IP": "10.0.0.7", "MEMORY_LIMIT_MIB": "3072"}
-MOUNTS = (Mount("/var/lib/usage", claim="usage"), Mount("/tmp/x", secret="ca", key="ca.crt", file="prometheus-ca.crt"))
+MOUNTS = (Mount("/var/lib/usage", claim="usage"), Mount("/var/lib/more", claim="more"))
 EXECUTORS = Executors(2, 3, 500, 4096, labels("orders"), MOUNTS)
 
 
@@ -56,10 +56,10 @@ def test_an_executor_is_as_restricted_as_the_job() -> None:
 def test_an_executor_has_the_same_files_at_the_same_places() -> None:
     pod = json.loads(pod_template(EXECUTORS))["spec"]
     (container,) = pod["containers"]
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/var/lib/usage", "/tmp/x"}
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/var/lib/usage", "/var/lib/more"}
     assert [volume for volume in pod["volumes"] if "emptyDir" not in volume] == [
         {"name": "mount-0", "persistentVolumeClaim": {"claimName": "usage"}},
-        {"name": "mount-1", "secret": {"secretName": "ca", "items": [{"key": "ca.crt", "path": "prometheus-ca.crt"}]}},
+        {"name": "mount-1", "persistentVolumeClaim": {"claimName": "more"}},
     ]
 
 
