@@ -23,7 +23,7 @@ def promised(scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> 
 def test_nonsense_is_refused_at_admission_with_what_to_do(scene: Scene, topic: str, kafka: KafkaLab) -> None:
     by_brokers = policy(kafka)
     by_brokers["spec"]["kafka"] = {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}
-    assert "comes in a later version" in scene.refusal(by_brokers)
+    assert "spec.kafka.quotaStore" in scene.refusal(by_brokers)
     assert "throttled" in scene.refusal(tier("cheap", "L3", {"reports": 10 * MB}, topic=topic))
     assert "spec.level" in scene.refusal(tier("odd", "L4", {"reports": 10 * MB}, topic=topic))
     assert scene.kubectl("get", "bbp,bt", "-o", "name") == ""

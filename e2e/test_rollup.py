@@ -111,7 +111,7 @@ def test_a_job_that_can_never_succeed_is_not_tried_again_and_says_why(rollups: R
     job = rollups.start("orders", start.replace(hour=3), start.replace(hour=4))
     wait_until(lambda: rollups.jobs("orders")[job] == "Failed", f"Job {job} to fail", timeout_seconds=200, poll_seconds=0.5)
     assert len(rollups.drivers(job)) == 1
-    assert "error: Prometheus has nothing of any broker" in rollups.last_words(job).splitlines()[-1]
+    assert rollups.last_words(job).splitlines()[-1].startswith("error: ")
 
 
 def test_a_scheduled_job_publishes_what_was_read_just_now(

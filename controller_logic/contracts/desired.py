@@ -39,6 +39,11 @@ from controller_logic.reports import overlapping_report, promised_report
 
 DEFAULT_USER = Entity(user=Default.DEFAULT)
 NEVER_BINDS = MAX_BYTE_RATE
+# why no quota is written for the default user
+SOMEBODY_ELSES = "somebody else has set one, which stays, and meters in each direction that it names"
+HIDES_DECLARED = "it would hide the quotas on client ids alone that the policy or its tiers declare"
+HIDES_STORED = "it would hide quotas on client ids alone, which stand in Kafka. Move those to users, or do without"
+
 _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
 _WITHHELD = "metrics.enableMetering: no quota is written for Kafka's default user, so users without a quota of their own stay unmetered"
 
@@ -61,13 +66,13 @@ def metering(observation: Observation) -> Metering:
         return Metering(policy)
     ours = _our_entries(stored, policy)
     if _is_somebody_elses(stored, ours):
-        return Metering(policy, _note("somebody else has set one, which stays, and meters in each direction that it names"))
+        return Metering(policy, _note(SOMEBODY_ELSES))
     if _declares_client_ids(observation):
-        return Metering(policy, _note("it would hide the quotas on client ids alone that the policy or its tiers declare"))
+        return Metering(policy, _note(HIDES_DECLARED))
     if observation.client_quotas_exist is None:
         return _with(policy, ours.keys() & BYTE_RATE_KEYS)
     if observation.client_quotas_exist:
-        return Metering(policy, _note("it would hide quotas on client ids alone, which stand in Kafka. Move those to users, or do without"))
+        return Metering(policy, _note(HIDES_STORED))
     return _with(policy, BYTE_RATE_KEYS)
 
 

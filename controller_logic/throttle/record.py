@@ -11,6 +11,14 @@ from controller_logic.throttle.decision import BrokerView, Finding, NotDone, Pha
 from controller_logic.throttle.escalation import Outcome
 from controller_logic.throttle.input import ManagedRate, RateKey
 
+# why an entity was left alone
+NEVER_THROTTLED = "L0 is never throttled"
+NO_THROTTLED_RATE = "it is exempt, or its tier gives no throttled rate"
+NOTHING_TO_GIVE = "it sends no more than its floor on the brokers over their limits"
+NOT_DUE = "its next step is not due yet, or not worth a write"
+OTHERS_GIVE_ENOUGH = "others give enough"
+LOWER_TIERS_FIRST = "lower tiers give first"
+
 _POOR_SCORE = 0.3  # below it leaders are in the wrong places: no quota mends that
 _NAMED = 20  # entities that were left alone are named for understanding, not counted
 
@@ -61,14 +69,14 @@ def _not_done(scene: Scene, outcome: Outcome, steps: Mapping[RateKey, ThrottleSt
 
 def _why(rate: ManagedRate, bucket: Bucket | None, over: Iterable[int], outcome: Outcome) -> str:
     if rate.level is Level.L0:
-        return "L0 is never throttled"
+        return NEVER_THROTTLED
     if bucket is None:
-        return "it is exempt, or its tier gives no throttled rate"
+        return NO_THROTTLED_RATE
     if not any(bucket.gives(broker) > 0 for broker in over):
-        return "it sends no more than its floor on the brokers over their limits"
+        return NOTHING_TO_GIVE
     if bucket.key in outcome.plan.targets:
-        return "its next step is not due yet, or not worth a write"
-    return "others give enough" if rate.level in outcome.plan.levels else "lower tiers give first"
+        return NOT_DUE
+    return OTHERS_GIVE_ENOUGH if rate.level in outcome.plan.levels else LOWER_TIERS_FIRST
 
 
 def _of_brokers(scene: Scene, outcome: Outcome) -> list[Finding]:

@@ -59,10 +59,11 @@ class NeedsMending(TidegateError):
 
 
 class InvalidResource(NeedsMending):
-    """A custom resource or a file contradicts itself or its schema."""
+    """A custom resource or a file contradicts itself or its schema. `problems` has each wrong field with what must hold there."""
 
-    def __init__(self, message: str, reason: Reason = Reason.INVALID_SPEC) -> None:
+    def __init__(self, message: str, reason: Reason = Reason.INVALID_SPEC, problems: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(reason, message)
+        self.problems = problems
 
 
 class NotFound(NeedsMending):

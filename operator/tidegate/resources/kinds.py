@@ -206,6 +206,7 @@ KINDS = (POLICY, TIER, OVERRIDE)
 
 _SHOWN_PROBLEMS = 5
 _SHOWN_VALUE_LENGTH = 80
+_UNKNOWN_FIELD = "is not a field of this kind; check its spelling"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -250,20 +251,20 @@ def _metadata(document: Mapping[str, Any], kind: Kind) -> ObjectMeta:
     try:
         enforce(kind.rules, metadata)
     except BrokenRule as broken:
-        raise _invalid(_name(kind, metadata.key), [str(broken)]) from None
+        raise _invalid(_name(kind, metadata.key), [_Problem("", str(broken))]) from None
     return metadata
 
 
 def _spec(document: Mapping[str, Any], model: type[Model], *, name: str, strict: bool) -> Model:
     unknown = sorted(set(document) - {"apiVersion", "kind", "metadata", "spec", "status"}) if strict else []
     if unknown:
-        raise _invalid(name, [f"{field} is not a field of this kind; check its spelling" for field in unknown])
+        raise _invalid(name, [_Problem(field, _UNKNOWN_FIELD) for field in unknown])
     return _validated(model, document.get("spec"), path="spec", name=name, extra="forbid" if strict else "ignore")
 
 
 def _validated(model: type[Model], raw: object, *, path: str, name: str, extra: Literal["ignore", "forbid"]) -> Model:
     if not isinstance(raw, Mapping):
-        raise _invalid(name, [f"{path} is required and must be an object"])
+        raise _invalid(name, [_Problem(path, "is required and must be an object")])
     try:
         # as JSON, because that is what the API server sees: no coercion, and lists are lists
         return model.model_validate_json(json.dumps(raw, default=str), extra=extra, by_alias=True, by_name=False)
@@ -275,17 +276,32 @@ def _name(kind: Kind, key: str) -> str:
     return f"{kind.kind} {key}"
 
 
-def _invalid(name: str, problems: list[str]) -> InvalidResource:
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """One wrong field, what must hold there, and the value that was found where there is one to show."""
+
+    field: str
+    must: str
+    found: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.must}{self.found}" if self.field else self.must
+
+
+def _invalid(name: str, problems: list[_Problem]) -> InvalidResource:
     more = len(problems) - _SHOWN_PROBLEMS
-    shown = problems[:_SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
-    return InvalidResource(f"{name} is not valid and changes nothing until it is mended: {'; '.join(shown)}.")
+    shown = [*map(str, problems[:_SHOWN_PROBLEMS]), *([f"and {more} more"] if more > 0 else [])]
+    return InvalidResource(
+        f"{name} is not valid and changes nothing until it is mended: {'; '.join(shown)}.",
+        problems=tuple((problem.field, problem.must) for problem in problems),
+    )
 
 
-def _problem(path: str, details: Any) -> str:
+def _problem(path: str, details: Any) -> _Problem:
     cause = details.get("ctx", {}).get("error")
     field = path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"])
     field += cause.field_path if isinstance(cause, BrokenRule) else ""
-    return f"{field}: {_must(details)}{_shown(details)}"
+    return _Problem(field, _must(details), _shown(details))
 
 
 def _is_echo(details: Any) -> bool:
@@ -297,7 +313,7 @@ def _must(details: Any) -> str:
     if details["type"] == "missing":
         return "is required"
     if details["type"] == "extra_forbidden":
-        return "is not a field of this kind; check its spelling"
+        return _UNKNOWN_FIELD
     return re.sub(r"^(Value error, |(Input|String|Tuple) (?=should))", "", str(details["msg"])).replace("should ", "must ", 1)
 
 

@@ -237,7 +237,7 @@ def test_a_server_that_freezes_is_given_up_in_time_and_read_again_when_it_is_bac
         try:
             wait_until(lambda: is_frozen(history.process.pid), "every thread to stop", timeout_seconds=10)
             started = time.monotonic()
-            with pytest.raises(Unreachable, match="took too long"):
+            with pytest.raises(Unreachable):
                 way.read(Selection(metric), BASE_MS, BASE_MS + 1)
             assert time.monotonic() - started < 5
         finally:

@@ -1,11 +1,13 @@
 """What people are told of the brokers' load: in status without numbers that change, in Events with them, once for each turn."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from controller_logic.model import Direction, NicSpan, ReadingProblem, Readings
 from controller_logic.reasons import Reason
+from tests.goldens.golden import numbers
 from tests.unit.control.stage import Stage
 from tidegate.kube.api import ObjectRef
 
@@ -59,7 +61,9 @@ def test_a_policy_without_metrics_says_so(stage: Stage) -> None:
     assert pressures(stage, policy) == ["Unknown"] * 3
 
 
-def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_written_for_it(stage: Stage, policy: ObjectRef) -> None:
+def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_written_for_it(
+    stage: Stage, policy: ObjectRef, golden: Callable[[str], None]
+) -> None:
     read(stage, broker_1=40)
     stage.run()
     assert pressures(stage, policy) == ["Within"] * 3
@@ -70,13 +74,14 @@ def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_w
     assert pressures(stage, policy) == ["Over", "Within", "Within"]
     assert stage.kubernetes.get(policy)["status"]["summary"]["over"] == 1
     (event,) = [event for event in stage.kubernetes.events if event.reason == Reason.BROKER_OVER_LIMIT.value]
-    assert (event.type, event.note) == ("Warning", "Broker 1: egress 58.1 of 50.0 MB/s")
+    assert (event.type, numbers(event.note)) == ("Warning", {1, 58.1, 50.0})
     assert (stage.produce(), stage.store.transactions) == (quota, transactions)
     told = len(stage.event_reasons())
     stage.now += 15
     read(stage, broker_1=61)
     stage.run()
     assert len(stage.event_reasons()) == told
+    golden(event.note)
 
 
 def test_it_is_told_when_it_is_within_again_and_since_when(stage: Stage, policy: ObjectRef) -> None:

@@ -130,7 +130,7 @@ def test_a_frozen_policy_writes_nothing_even_when_it_is_deleted(frozen: dict[str
     world.policy = policy(deleting=True, **frozen)
     decision = world.after(60)
     assert (decision.writes, decision.finished_deleting) == ((), True)
-    assert "tidegate restore" in decision.notes[0].message
+    assert [note.reason for note in decision.notes] == [Reason.RESTORE_INCOMPLETE]
 
 
 def test_observe_shows_what_it_would_write() -> None:

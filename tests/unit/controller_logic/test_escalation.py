@@ -8,6 +8,7 @@ from controller_logic.model import ClientRate, QuotaWindow
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
+from controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
 from controller_logic.throttle.throttle import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
 from tools.simulate.model import Rehearsal
@@ -273,7 +274,7 @@ def test_the_same_input_and_memory_give_the_same_decision() -> None:
 def test_the_record_names_who_was_left_alone_and_why() -> None:
     found = four_tiers().run(15).round_of(OUT)
     whys = {str(one.entity.user): one.why for one in found.not_done}
-    assert whys == {"zero": "L0 is never throttled", "one": "lower tiers give first"}
+    assert whys == {"zero": NEVER_THROTTLED, "one": LOWER_TIERS_FIRST}
     assert found.next_cut_at_seconds == 1045.0
 
 

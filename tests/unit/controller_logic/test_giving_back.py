@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller_logic.reasons import Reason
+from tests.goldens.golden import numbers
 from tests.unit.controller_logic.worlds import (
     ALICE,
     FETCH,
@@ -71,7 +72,8 @@ def test_too_many_removals_are_held_until_the_count_is_confirmed() -> None:
     decision = world.after(60)
     note = next(note for note in decision.notes if note.reason is Reason.REMOVAL_HELD)
     assert not decision.writes
-    assert "kubectl annotate bbp main -n streaming tidegate.io/confirm-removal=10 --overwrite" in note.message
+    assert numbers(note.message) >= {10, world.policy.max_removal_percent}
+    assert "kubectl annotate bbp main -n streaming tidegate.io/confirm-removal=10" in note.message  # a command to paste
     world.policy = replace(world.policy, confirmed_removals=9)
     assert not world.after(1).writes
     world.policy = replace(world.policy, confirmed_removals=10)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
 from controller_logic.model import Entity, Observation, WriteKind
+from controller_logic.quotas.values import quota_words
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import ALICE, FETCH, MB, PRODUCE, World, member, per_broker, policy, stored, tier
 
@@ -40,9 +41,10 @@ def test_the_default_user_gets_a_quota_that_never_binds_with_a_record_of_it() ->
     assert world.run().writes == ()
 
 
-def test_people_read_that_it_never_binds() -> None:
+def test_people_read_which_number_it_is() -> None:
     (write,) = [write for write in metered().run().writes if write.entity == DEFAULT_USER]
-    assert f"fetch from unlimited to metered, never binding ({CEILING} B/s)" in write.message
+    assert dict(write.values) == {FETCH: CEILING, PRODUCE: CEILING}
+    assert quota_words(FETCH, CEILING) in write.message
 
 
 def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_confirmation() -> None:

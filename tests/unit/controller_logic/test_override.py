@@ -1,5 +1,6 @@
 """An override stands in place of what a tier promises, for whom it names, until it ends, and for nobody else."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -76,22 +77,22 @@ def test_an_exemption_leaves_the_contract_and_forbids_throttling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("contract", "rates", "told"),
+    ("contract", "rates", "lost"),
     [
-        (per_partition(1 * MB, 2 * MB), total(fetch=20 * MB), "has produce perPartition, which would be lost"),
-        (total(1 * MB, 2 * MB), per_broker(produce=20 * MB), "has fetch total, which would be lost"),
-        (total(fetch=1 * MB), per_broker(produce=20 * MB), "has fetch total, which would be lost"),
+        (per_partition(1 * MB, 2 * MB), total(fetch=20 * MB), {"produce", "perPartition"}),
+        (total(1 * MB, 2 * MB), per_broker(produce=20 * MB), {"fetch", "total"}),
+        (total(fetch=1 * MB), per_broker(produce=20 * MB), {"fetch", "total"}),
     ],
 )
 def test_one_direction_in_another_form_changes_nothing_where_the_contract_has_the_other(
-    contract: Contract, rates: Contract, told: str
+    contract: Contract, rates: Contract, lost: set[str]
 ) -> None:
     declared = member(ALICE, contract, "orders")
     overridden = applied(declared, override(rates=rates))
     assert only(overridden) == declared
     (misfit,) = overridden.misfits["streaming/backfill"]
     assert misfit.reason is Reason.OVERRIDE_UNFIT
-    assert told in misfit.message
+    assert lost <= set(re.findall(r"\w+", misfit.message))
 
 
 def test_a_rate_per_partition_fits_nobody_without_topics() -> None:

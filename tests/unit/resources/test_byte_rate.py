@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.goldens.golden import numbers
 from tidegate.resources.rates import CEILING_BYTES_PER_SECOND, FLOOR_BYTES_PER_SECOND, parse_byte_rate
 
 
@@ -36,11 +37,12 @@ def test_a_whole_number_in_range_means_itself_as_integer_and_as_text(rate: int) 
 @given(st.one_of(st.integers(max_value=FLOOR_BYTES_PER_SECOND - 1), st.integers(min_value=CEILING_BYTES_PER_SECOND + 1)))
 def test_a_number_out_of_range_is_refused_as_integer_and_as_text(rate: int) -> None:
     for written in (rate, str(rate)):
-        with pytest.raises(ValueError, match=r"from 1024 to 9007199254740991"):
+        with pytest.raises(ValueError) as refused:
             parse_byte_rate(written)
+        assert numbers(str(refused.value)) >= {FLOOR_BYTES_PER_SECOND, CEILING_BYTES_PER_SECOND}
 
 
 @pytest.mark.parametrize("written", [None, True, 2048.0, [2048], b"2048", "2048 ", "2_048", "２０４８", "10MiB"])
 def test_what_is_no_rate_is_refused(written: object) -> None:
-    with pytest.raises(ValueError, match=r"whole number of bytes per second"):
+    with pytest.raises(ValueError):
         parse_byte_rate(written)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from demo.tide.verdict import tide_checks
+from tests.goldens.golden import numbers
 
 from .conftest import LADDER, PlayedEpisode
 
@@ -35,9 +36,8 @@ def test_what_goes_wrong_misses_its_bound(spoilt: dict[str, Any], name: str, pla
 
 def test_an_operator_that_does_nothing_misses_the_times_and_no_rate_of_a_client(played_episode: PlayedEpisode) -> None:
     names = missed(played_episode, ladder={})
-    assert "limit lowered to first quota written" in names
-    assert "first write until the card is within the limit + 5 % (24 s mean)" in names
-    assert not any("at rest" in name for name in names)
+    assert len([name for name in names if {5, 24} <= numbers(name)]) == 1
+    assert not any({36} <= numbers(name) for name in names)  # what is measured over 36 s are rates of clients
 
 
 def test_a_quota_that_rests_above_the_throttled_rate_is_what_the_tier_must_get(played_episode: PlayedEpisode) -> None:

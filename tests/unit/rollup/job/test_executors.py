@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,13 +77,20 @@ def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() ->
     )
 
 
-@pytest.mark.parametrize("change", [{"POD_IP": None}, {"MEMORY_LIMIT_MIB": "3Gi"}])
-def test_half_an_environment_is_refused(change: dict[str, str | None]) -> None:
+@pytest.mark.parametrize(("change", "named"), [({"POD_IP": None}, "POD_IP"), ({"MEMORY_LIMIT_MIB": "3Gi"}, "3Gi")])
+def test_half_an_environment_is_refused(change: dict[str, str | None], named: str) -> None:
     told = {name: value for name, value in {**ENVIRONMENT, **change}.items() if value is not None}
-    with pytest.raises(InvalidResource, match="does not tell"):
+    with pytest.raises(InvalidResource) as refused:
         pod_of(told)
+    assert named in refused.value.message
 
 
 @pytest.mark.parametrize(("memory", "heap"), [(1024, 512), (768, 512), (3072, 1536), (8192, 4096)])
 def test_java_gets_half_and_never_less_than_spark_starts_with(memory: int, heap: int) -> None:
     assert heap_mib(memory) == heap
+
+
+def test_half_an_environment_reads_like_this(golden: Callable[[str], None]) -> None:
+    with pytest.raises(InvalidResource) as refused:
+        pod_of({name: value for name, value in ENVIRONMENT.items() if name != "POD_IP"})
+    golden(refused.value.message)

@@ -77,7 +77,7 @@ def test_a_damaged_chunk_is_asked_for_again_and_its_neighbours_are_whole() -> No
 def test_a_chunk_that_stays_damaged_is_an_error_after_all_attempts_and_never_a_part() -> None:
     bad = says(frame(chunked_series({"a": "1"}, ONE), damaged_series({"a": "2"}, ONE)))
     with answering(bad) as server, asking(RemoteReadChunks, server, attempts=3) as way:
-        with pytest.raises(Incomplete, match="a chunk in it ends before its last sample") as together:
+        with pytest.raises(Incomplete) as together:
             way.read_all(TWICE)
         asked = len(server.seen)
         with pytest.raises(Incomplete) as alone:
