@@ -1,6 +1,5 @@
 """An episode is played once more only when a bound was missed while the host took processors, and at most once."""
 
-import html
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -44,7 +43,7 @@ def test_the_second_playing_counts_whatever_it_shows(played_episode: PlayedEpiso
 def test_the_report_tells_of_what_is_left_out(played_episode: PlayedEpisode, played_tide: PlayedTide) -> None:
     tide = played_tide()
     left_out = of_host(played_episode(**MISSES), took_percent=21.0)
-    words = html.escape(left_out_words(left_out))
+    words = left_out_words(left_out).replace("'", "&#39;")
     assert words not in throttling_html(tide)
     assert words in throttling_html(replace(tide, left_out=left_out))
 
