@@ -21,7 +21,6 @@ from controller_logic.model import (
     Readings,
     ScalingMethod,
 )
-from controller_logic.quotas.budget import BUDGET_SECONDS
 from controller_logic.quotas.kafka_window import step_distance_seconds
 from controller_logic.quotas.steps import MuteGuard
 from controller_logic.reasons import Reason
@@ -30,6 +29,7 @@ from controller_logic.throttle.input import LastChange, ManagedRate, ThrottleInp
 from controller_logic.throttle.settings import ClientFloors, ThrottleSettings
 from controller_logic.throttle.throttle import throttle
 
+_BUDGET_SECONDS = 900.0
 _DIRECTIONS = {"out": Direction.EGRESS, "in": Direction.INGRESS}
 _NEWEST_SECONDS = 65.0  # how much of a card's past a reading holds
 _SCALING = {"max": ScalingMethod.MAX, "mean": ScalingMethod.MEAN, "min": ScalingMethod.MIN}
@@ -93,7 +93,7 @@ class Adapter:
 
     def _admitted(self, rates: Mapping[Key, ManagedRate], now: float) -> dict[Key, int]:
         """What is worth a write and fits the budget: first contracts are free, then cuts, then the rest up to four fifths."""
-        self._charged = [at for at in self._charged if now - at < BUDGET_SECONDS]
+        self._charged = [at for at in self._charged if now - at < _BUDGET_SECONDS]
         order = {step_key: place for place, step_key in enumerate(self.decision.steps)}
         wanted = {key: self._wanted(key, rate, now) for key, rate in rates.items()}
         writes = {key: value for key, value in wanted.items() if rates[key].in_force is None}

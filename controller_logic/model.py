@@ -104,7 +104,7 @@ class Mode(StrEnum):
 
 class DeletionPolicy(StrEnum):
     RESTORE = "Restore"
-    KEEP = "Keep"
+    RETAIN = "Retain"
 
 
 class ScalingMethod(StrEnum):
@@ -415,23 +415,25 @@ class Policy:
     mode: Mode = Mode.ENFORCE
     paused_by: tuple[str, ...] = ()
     deleting: bool = False
-    deletion: DeletionPolicy = DeletionPolicy.RESTORE
+    deletion_policy: DeletionPolicy = DeletionPolicy.RESTORE
     scaling: ScalingMethod = ScalingMethod.MAX
     minimum_change_percent: int = 10
     window: QuotaWindow = QuotaWindow()
     max_mute_seconds: int = 12
-    notifications_per_quarter_hour: int = 300
+    write_budget_changes: int = 300
+    write_budget_period_seconds: float = 900.0
     max_removal_percent: int = 50
     confirmed_removals: int | None = None
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     measured: bool = False  # whether it names metrics: without them nobody is throttled, and nobody stays throttled
     stale_after_seconds: float = STALE_AFTER_SECONDS
-    aim_percent: int = 97
+    release_after_seconds: float | None = None  # how long a broker's load may be unknown until throttles go; None = they stay
+    cut_to_percent: int = 97
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
     speed: Speed = Speed.LADDER
-    enable_metering: bool = False
+    metering_enabled: bool = False
     advice: AdviceTerms = field(default_factory=AdviceTerms)
 
     @property

@@ -68,10 +68,14 @@ class Reason(StrEnum):
     QUOTAS_IGNORED = "QuotasIgnored", "Brokers decide quotas by a plugin (client.quota.callback.class) and may ignore what is written."
     MIGRATION_RUNNING = "MigrationRunning", "Kafka is being migrated to KRaft; nothing is written to ZooKeeper."
     CLUSTER_ALREADY_MANAGED = "ClusterAlreadyManaged", "Another policy manages this Kafka cluster already."
-    REMOVAL_HELD = "RemovalHeld", "More quotas would be given back at once than the policy allows without confirmation."
-    WRITE_BUDGET_SPENT = "WriteBudgetSpent", "The write budget of this quarter of an hour is spent; the rest follows later."
+    REMOVAL_HELD = "RemovalHeld", "More quotas would be given back within a quarter of an hour than the policy allows without confirmation."
+    WRITE_BUDGET_SPENT = "WriteBudgetSpent", "The write budget is spent for now; the rest follows later."
     NOT_LEADER = "NotLeader", "Another replica of the operator holds this policy's Lease."
     STALE_DATA = "StaleData", "A broker's network card tells nothing usable: nothing is raised on it, and it justifies no cut."
+    RELEASED_UNMEASURED = (
+        "ReleasedUnmeasured",
+        "A broker's load has been unknown for metrics.whenStale.afterSeconds, and the policy releases throttled quotas then.",
+    )
     CLIENT_RATES_UNKNOWN = "ClientRatesUnknown", "A broker over its limit tells no client rates; the lowest tier goes down step by step."
     QUOTA_CANNOT_HELP = (
         "QuotaCannotHelp",
@@ -139,7 +143,7 @@ class Reason(StrEnum):
     )
     METERING_WITHHELD = (
         "MeteringWithheld",
-        "metrics.enableMetering writes nothing: a quota for Kafka's default user would replace or hide quotas that exist.",
+        "defaults.metering writes nothing: a quota for Kafka's default user would replace or hide quotas that exist.",
     )
     METRICS_NOT_WATCHED = "MetricsNotWatched", "The policy names no metrics, so no broker's load is read."
     STORAGE_UNREACHABLE = "StorageUnreachable", "The storage of the usage tables did not answer, or is full; what is published there stays."

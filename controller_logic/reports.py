@@ -236,4 +236,4 @@ def _unwritten_words(write: QuotaWrite, circumstances: Circumstances) -> str:
         return "mode is Observe, nothing is written; Enforce would throttle it, because a broker is over its limit"
     if circumstances.unwritten_because is Reason.OBSERVING:
         return f"mode is Observe, nothing is written; Enforce would write {write.message}"
-    return f"the write budget of this quarter of an hour is spent; later: {write.message}"
+    return f"the write budget is spent; later: {write.message}"

@@ -35,4 +35,4 @@ def _documents(path: Path) -> Iterator[dict[str, Any]]:
 def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> None:
     for member in tier["spec"]["members"]:
         if member.get("user") == USER:
-            member["contract"]["perPartition"]["produce"] = contract_bytes_per_second
+            member["contract"]["perPartition"]["produce"] = str(contract_bytes_per_second)

@@ -44,7 +44,7 @@ def episode(
 
 
 def limit(scene: Scene, bytes_per_second: int) -> float:
-    scene.edit("bbp/orders", {"brokers": {"egressLimit": bytes_per_second}})
+    scene.edit("bbp/orders", {"brokers": {"egress": {"limit": str(bytes_per_second)}}})
     return time.time()
 
 

@@ -68,8 +68,8 @@ def declared(scene: Scene, rollups: Rollups, kafka: KafkaLab, history: HistorySe
     def declare(name: str) -> Any:
         store = rollups.volume(name)
         source = {"url": history.url, "authentication": Login.authentication()}
-        metrics = {"prometheus": source, "preset": "NodeExporter", "brokerIds": {"label": "broker"}}
-        scene.declare(policy(kafka, name=name, mode="Observe", metrics=metrics, **rolling_up(name, every_seconds=86_400)))
+        metrics = {"prometheus": source, "preset": "NodeExporter", "brokerIdentity": {"label": "broker"}}
+        scene.declare(policy(kafka, name=name, mode="Observe", metrics=metrics, **rolling_up(name, interval_seconds=86_400)))
         return store
 
     return declare
@@ -119,7 +119,7 @@ def test_a_scheduled_job_publishes_what_was_read_just_now(
 ) -> None:
     store = rollups.volume("usage")
     gold = tier("gold", "L0", {"checkout": 30 * MB}, topic=topic)
-    rolled_up = rolling_up("usage", every_seconds=EVERY_MS // 1000)
+    rolled_up = rolling_up("usage", interval_seconds=EVERY_MS // 1000)
     scene.declare(policy(kafka, **watching(prometheus, egress_limit=1000 * MB), **rolled_up), gold)
     in_kafka.wait_for_fetch_quota("checkout", 30 * MB)
     with readers(kafka, topic, {"checkout": 5 * MB}):

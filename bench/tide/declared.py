@@ -15,17 +15,16 @@ _RATE_FIELD = {Operation.CONSUME: "fetch", Operation.PRODUCE: "produce"}
 def declared_policy(kafka: KafkaLab, prometheus: PrometheusLab, operation: Operation, *, speed: str) -> dict[str, Any]:
     """In mode Enforce, with the limit far away; readings every second. Deleting it restores what was there before."""
     declared = policy(kafka)
-    capacity_field = operation.limit_field.replace("Limit", "Capacity")
     declared["spec"] |= {
-        "deletion": "Restore",
+        "deletionPolicy": "Restore",
         "metrics": {
             "prometheus": {"url": prometheus.url},
             "preset": "JmxExporter" if kafka.network is None else "NodeExporter",
-            "brokerIds": {"label": "broker"},
+            "brokerIdentity": {"label": "broker"},
             "scrapeIntervalSeconds": 1,
             "staleAfterSeconds": 15,
         },
-        "brokers": {operation.limit_field: HIGH_LIMIT, capacity_field: CAPACITY},
+        "brokers": {operation.way: {"limit": str(HIGH_LIMIT), "capacity": str(CAPACITY)}},
         "escalation": {"speed": speed},
     }
     return declared
@@ -42,7 +41,7 @@ def _tier(level: str, businesses: Sequence[Business], operation: Operation) -> d
     spec: dict[str, Any] = {"policyRef": {"name": POLICY}, "level": level, "members": members}
     throttled = businesses[0].throttled
     if throttled is not None:
-        spec["throttled"] = _rates(throttled, operation)
+        spec["throttledRates"] = _rates(throttled, operation)
     metadata = {"name": level.lower(), "namespace": NAMESPACE}
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "BusinessTier", "metadata": metadata, "spec": spec}
 
@@ -51,5 +50,5 @@ def _member(business: Business, operation: Operation) -> dict[str, Any]:
     return {"name": business.user, "user": business.user, "topics": [TOPIC], "contract": _rates(business.contract, operation)}
 
 
-def _rates(bytes_per_second: int, operation: Operation) -> Mapping[str, Mapping[str, int]]:
-    return {"perBroker": {_RATE_FIELD[operation]: bytes_per_second}}
+def _rates(bytes_per_second: int, operation: Operation) -> Mapping[str, Mapping[str, str]]:
+    return {"perBroker": {_RATE_FIELD[operation]: str(bytes_per_second)}}

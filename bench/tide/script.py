@@ -24,9 +24,9 @@ class Operation(Enum):
         return 25 * MB if self is Operation.CONSUME else 25 * MB // 2
 
     @property
-    def limit_field(self) -> str:
-        """The policy's field that holds the limit of that direction."""
-        return "egressLimit" if self is Operation.CONSUME else "ingressLimit"
+    def way(self) -> str:
+        """That direction of the network card, as the policy names it."""
+        return "egress" if self is Operation.CONSUME else "ingress"
 
     @property
     def znode_key(self) -> str:

@@ -33,7 +33,7 @@ class TideStage:
     def limit(self, operation: Operation, bytes_per_second: int) -> float:
         """Set every broker's limit; gives the time at which that was said."""
         said = time.time()
-        patch = {"spec": {"brokers": {operation.limit_field: bytes_per_second}}}
+        patch = {"spec": {"brokers": {operation.way: {"limit": str(bytes_per_second)}}}}
         self.on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, _PLURALS[0], POLICY, patch)
         return said
 

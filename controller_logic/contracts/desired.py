@@ -24,7 +24,7 @@ from controller_logic.reasons import Reason
 from controller_logic.reports import overlapping_report, promised_report
 
 # Whether Kafka's default user gets a quota that never binds, so that brokers count every user's
-# bytes (metrics.enableMetering).
+# bytes (defaults.metering).
 #
 # Brokers meter only what has a quota, so without one nobody knows who fills a card. The quota is
 # the largest number that survives every
@@ -45,7 +45,7 @@ HIDES_DECLARED = "it would hide the quotas on client ids alone that the policy o
 HIDES_STORED = "it would hide quotas on client ids alone, which stand in Kafka. Move those to users, or do without"
 
 _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
-_WITHHELD = "metrics.enableMetering: no quota is written for Kafka's default user, so users without a quota of their own stay unmetered"
+_WITHHELD = "defaults.metering: no quota is written for Kafka's default user, so users without a quota of their own stay unmetered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Metering:
 def metering(observation: Observation) -> Metering:
     """What metering adds to the policy's defaults now. Where quotas are not known, what stands of it stays, and nothing new is written."""
     policy = observation.policy
-    if not policy.enable_metering or policy.deleting or DEFAULT_USER in policy.defaults:
+    if not policy.metering_enabled or policy.deleting or DEFAULT_USER in policy.defaults:
         return Metering(policy)
     stored = (observation.quotas or {}).get(DEFAULT_USER)
     if stored is None:

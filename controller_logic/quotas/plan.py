@@ -3,12 +3,12 @@
 Works on complete knowledge only; `decide.py` holds before it comes to this. The budget comes after it.
 """
 
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from controller_logic.contracts.desired import Desired
 from controller_logic.contracts.targets import NOTHING, Promise, is_lent
-from controller_logic.decision import Memory, Note
+from controller_logic.decision import Memory, Note, RemovalMemory
 from controller_logic.model import (
     BYTE_RATE_KEYS,
     MAX_BYTE_RATE,
@@ -29,33 +29,60 @@ from controller_logic.quotas.values import quota_words, same_quota
 from controller_logic.reasons import Reason
 
 # Whether quotas may be given back in this pass: a mistake that empties a list must not free a
-# whole cluster at once.
+# whole cluster, at once or bit by bit.
 #
-# What is being given back in steps already was decided earlier and is never held up. A policy that
-# is being deleted is
-# not capped, because deleting it is explicit.
+# What leaves is counted over a quarter of an hour, against the most entities that were managed in
+# that time. What is being given back in
+# steps already was decided earlier and is never held up. A policy that is being deleted is not
+# capped, because deleting it is explicit.
+
+
+REMOVAL_WINDOW_SECONDS = 15 * 60
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Which entities would lose a quota of ours (`held` = and must not yet), with the note that says so."""
+    """Which entities would lose a quota of ours and must not yet, with the note about it, and what to remember."""
 
     held: frozenset[Entity] = frozenset()
-    confirmed: frozenset[Entity] = frozenset()
+    memory: RemovalMemory = field(default_factory=RemovalMemory)
     note: Note | None = None
 
 
-def judge(policy: Policy, leaving: frozenset[Entity], managed: int, memory: Memory) -> Removal:
-    """Hold all of `leaving` if it is more than the policy's share of the `managed` entities and nobody confirmed the count.
+def judge(policy: Policy, leaving: frozenset[Entity], ours: Collection[Entity], memory: Memory, *, now_seconds: float) -> Removal:
+    """Hold what begins to leave if it is, with what left lately, more than the policy's share, and no one confirmed the count.
 
-    A confirmation lasts until the confirmed entities are gone, over as many passes as steps and budget need; it is lost
-    with the memory, and then asked for again with the count that is left.
+    `ours` are all entities that are managed now. A confirmation lasts until the confirmed entities are gone, over as many passes as steps
+    and budget need; they count no more, neither as left nor as managed. It is lost with the memory, and then asked for again with the
+    count that is left. While something is held nothing is forgotten, so that time alone never frees it.
     """
-    if policy.deleting or len(leaving) * 100 <= policy.max_removal_percent * managed:
-        return Removal()
-    if policy.confirmed_removals == len(leaving) or leaving <= memory.confirmed_removals:
-        return Removal(confirmed=leaving)
-    return Removal(held=leaving, note=_held_note(policy, len(leaving), managed))
+    if policy.deleting:
+        return Removal(memory=memory.removals)
+    confirmed = leaving & memory.removals.confirmed
+    fresh = leaving - confirmed
+    was = _recent(memory.removals, now_seconds)
+    managed = len(frozenset(ours) - confirmed)
+    most = max([managed, *(count for _, count in was.managed)])
+    new, left = fresh - was.left.keys(), was.left.keys() | fresh
+    if not new or policy.max_removal_percent >= 100 or len(left) * 100 <= policy.max_removal_percent * most:
+        lately = {entity: was.left.get(entity, now_seconds) for entity in left}
+        return Removal(memory=RemovalMemory(_with_count(was.managed, managed, now_seconds), lately, confirmed))
+    if policy.confirmed_removals == len(new):
+        rest = ((now_seconds, managed - len(fresh)),)
+        return Removal(memory=RemovalMemory(rest, {}, leaving))
+    kept = RemovalMemory(((now_seconds, most),), dict.fromkeys(was.left, now_seconds), confirmed)
+    return Removal(new, kept, _held_note(policy, len(new), len(was.left), most))
+
+
+def _recent(memory: RemovalMemory, now_seconds: float) -> RemovalMemory:
+    """What is not older than the window; a moment in the future was stamped by a wrong clock."""
+    left = {entity: at for entity, at in memory.left.items() if abs(now_seconds - at) < REMOVAL_WINDOW_SECONDS}
+    return replace(memory, managed=tuple(one for one in memory.managed if abs(now_seconds - one[0]) < REMOVAL_WINDOW_SECONDS), left=left)
+
+
+def _with_count(counts: tuple[tuple[float, int], ...], count: int, now_seconds: float) -> tuple[tuple[float, int], ...]:
+    """Only counts that may still become the highest: each is above all later ones."""
+    return (*(one for one in counts if one[1] > count), (now_seconds, count))
 
 
 def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
@@ -80,13 +107,13 @@ def _frees_somebody(entry: LedgerEntry) -> bool:
     return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_lent(entry.basis)
 
 
-def _held_note(policy: Policy, count: int, managed: int) -> Note:
+def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
     namespace, _, name = policy.key.rpartition("/")
     command = f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} --overwrite"
+    before = f", after {lately} in the last quarter of an hour" if lately else ""
     message = (
-        f"{count} of {managed} managed quotas would be given back at once, more than removal.maxPercentPerPass "
-        f"({policy.max_removal_percent} %) allows; none of them is, all others follow their contracts. "
-        f"If this is meant, confirm the count: {command}"
+        f"{count} of {most} managed quotas would be given back{before}, more than removal.maxPercent ({policy.max_removal_percent} %) "
+        f"allows; none of the {count} is, all others follow their contracts. If this is meant, confirm the count: {command}"
     )
     return Note(Reason.REMOVAL_HELD, message)
 
@@ -155,7 +182,7 @@ class Plan:
     managed: int = 0
     notes: tuple[Note, ...] = ()
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
-    confirmed_removals: frozenset[Entity] = frozenset()
+    removals: RemovalMemory = field(default_factory=RemovalMemory)
 
 
 def rules_of(policy: Policy, now_seconds: float) -> EntityRules:
@@ -226,19 +253,19 @@ def make_plan(
             losing.append((stored, promise))
         else:
             planner.plan(stored, promise, may_give_back=True)
-    judged = judge(policy, leaving_entities(losing), len(ours), memory)
+    judged = judge(policy, leaving_entities(losing), ours, memory, now_seconds=now_seconds)
     for stored, promise in losing:
         planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
     notes = (judged.note,) if judged.note is not None else ()
     notes = (*notes, *_entity_notes(planner.entities, quotas))
-    return Plan(planner.entities, planner.writes, settled + planner.count, notes, repairs, judged.confirmed)
+    return Plan(planner.entities, planner.writes, settled + planner.count, notes, repairs, judged.memory)
 
 
 def deletion_plan(
     ours: Mapping[Entity, StoredQuota], quotas: Mapping[Entity, StoredQuota], *, policy: Policy, memory: Memory, now_seconds: float
 ) -> Plan:
-    """What a policy that is being deleted still has to do: give everything back, or with Keep only forget its records."""
-    if policy.deletion is DeletionPolicy.RESTORE:
+    """What a policy that is being deleted still has to do: give everything back, or with Retain only forget its records."""
+    if policy.deletion_policy is DeletionPolicy.RESTORE:
         return make_plan(Desired(), ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
     return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
 

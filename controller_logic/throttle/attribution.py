@@ -25,7 +25,8 @@ RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
 class Scene:
     """`tiers` are the buckets of this direction by level, `cuttable` what each level could give on each broker, in bytes/s.
 
-    `unmeasured` are the brokers that lead for some of them and tell nothing of what clients send.
+    `unmeasured` are the brokers that lead for some of them and tell nothing of what clients send; `unknown_for_long` are blind ones that
+    hold no raise up any more, because the policy asks for that. They still justify no cut.
     """
 
     now_seconds: float
@@ -36,6 +37,7 @@ class Scene:
     tiers: Mapping[Level, tuple[Bucket, ...]]
     cuttable: Mapping[tuple[int, Level], float]
     unmeasured: frozenset[int] = frozenset()
+    unknown_for_long: frozenset[int] = frozenset()
 
     @property
     def blind(self) -> frozenset[int]:
@@ -44,6 +46,11 @@ class Scene:
     @property
     def all_blind(self) -> bool:
         return all(not card.known for card in self.cards.values())
+
+    @property
+    def forbids_raises(self) -> frozenset[int]:
+        """The blind brokers on which nothing may be raised."""
+        return self.blind - self.unknown_for_long
 
     @property
     def throttled(self) -> tuple[Bucket, ...]:
@@ -60,13 +67,19 @@ class Scene:
         return limit is not None and bytes_per_second > share * limit
 
 
-def scene_of(given: ThrottleInput, direction: Direction, cards: Mapping[int, Card], buckets: Sequence[Bucket]) -> Scene:
+def scene_of(
+    given: ThrottleInput,
+    direction: Direction,
+    cards: Mapping[int, Card],
+    buckets: Sequence[Bucket],
+    unknown_for_long: frozenset[int] = frozenset(),
+) -> Scene:
     """The scene of one direction; `buckets` may be of both."""
     mine = [bucket for bucket in buckets if bucket.rate.direction is direction]
     tiers = {level: tuple(bucket for bucket in mine if bucket.level is level) for level in CUT_ORDER}
     unmeasured = frozenset(broker for bucket in mine for broker in bucket.unmeasured)
     scrape_seconds = given.readings.scrape_seconds
-    return Scene(given.now_seconds, direction, given.settings, scrape_seconds, cards, tiers, _cuttable(mine), unmeasured)
+    return Scene(given.now_seconds, direction, given.settings, scrape_seconds, cards, tiers, _cuttable(mine), unmeasured, unknown_for_long)
 
 
 def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
@@ -155,7 +168,7 @@ def needs_of(scene: Scene) -> Needs:
     for broker, card in scene.cards.items():
         if card.pressure is not Pressure.OVER:
             continue
-        amount, can_give = card.above(scene.settings.aim_percent / 100) + hidden_load(scene, card), scene.can_give(broker)
+        amount, can_give = card.above(scene.settings.cut_to_percent / 100) + hidden_load(scene, card), scene.can_give(broker)
         begun = broker in binding
         if can_give < least_relief(card, begun=begun) * amount:
             (spent if begun else helpless)[broker] = Helpless(amount, can_give)

@@ -299,7 +299,7 @@ class _Planner:
 
     def _exhausted(self) -> dict[int, float]:
         """Where even the targets leave a broker over its limit, although nobody was spared for later."""
-        spare = 1 - self._scene.settings.aim_percent / 100
+        spare = 1 - self._scene.settings.cut_to_percent / 100
         return {
             broker: self._left[broker]
             for broker in self._over

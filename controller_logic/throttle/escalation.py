@@ -99,8 +99,10 @@ def escalate(scene: Scene, was: DirectionMemory, drains: Mapping[RateKey, Draini
     """One round of one direction. `drains` are those of this direction that are under way."""
     hold_seconds = _within(was.hold_seconds, scene.settings)
     was = replace(was, hold_seconds=hold_seconds, rounds=was.rounds + 1)
-    if scene.all_blind:
+    if scene.all_blind and not scene.unknown_for_long:
         return Outcome(Phase.HELD, Needs(), CutPlan(), was, drains=drains)
+    if scene.all_blind:
+        drains = {}  # the second write of a drain lowers, and nothing may be lowered on unknown load
     needs = needs_of(scene)
     memory = _backed_off(was, scene, is_over=bool(needs.over))
     ended, going = _second_writes(scene, drains)
@@ -247,15 +249,20 @@ def _standing(bucket: Bucket, held: Held, scene: Scene, outcome: Outcome) -> Thr
     )
 
 
+def _may_rise(bucket: Bucket, scene: Scene) -> bool:
+    """Whether nothing that is unknown holds up a raise that was decided before."""
+    return not bucket.rate.leads & scene.forbids_raises and (bool(scene.unknown_for_long) or not scene.all_blind)
+
+
 def _safe_now(bucket: Bucket, held: Held, wanted: int, scene: Scene, *, drains: Mapping[RateKey, object]) -> int:
     """`wanted`, or as far as it may go now. Without readings a decision that is not in force waits as it is."""
     in_force = bucket.rate.in_force
     if in_force is None or wanted == in_force or bucket.key in drains:
         return wanted
+    if wanted > in_force and (held.applied or _may_rise(bucket, scene)):
+        return wanted
     if not held.applied and (bucket.rate.leads & scene.blind or scene.all_blind):
         return in_force
-    if wanted > in_force:
-        return wanted
     if bucket.was_lowered_within(scene.settings.dwell_seconds, scene.now_seconds):
         return in_force
     return min(in_force, max(wanted, bucket.safe_step(scene.settings)))

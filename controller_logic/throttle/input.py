@@ -137,7 +137,7 @@ class DirectionMemory:
 class ThrottleMemory:
     """What one decision hands to the next. Losing it is safe: fractions and times of writes come back from what is in force.
 
-    `lied` is the time of the newest sample with which a card contradicted Kafka.
+    `lied` is the time of the newest sample with which a card contradicted Kafka; `unknown_since` since when a broker's load is not known.
     """
 
     held: Mapping[RateKey, Held] = field(default_factory=dict)
@@ -145,6 +145,7 @@ class ThrottleMemory:
     directions: Mapping[Direction, DirectionMemory] = field(default_factory=dict)
     drains: Mapping[RateKey, Draining] = field(default_factory=dict)
     lied: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
+    unknown_since: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
 
 
 # Which client rates may be used, sorted by who sends and by which broker. A missing rate stays

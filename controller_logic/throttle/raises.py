@@ -30,12 +30,14 @@ def plan_raises(scene: Scene, busy: Collection[RateKey]) -> tuple[ThrottleStep, 
 def headroom_of(scene: Scene) -> dict[int, float]:
     """How much more each broker may carry; 0 or less = nothing. A broker without a limit is absent, a blind one has 0.
 
+    One that has been blind for so long that the policy wants no one throttled for it is absent, too.
+
     A card that says less than what Kafka moves for clients there is not believed here, even where it still passes as a reading.
     """
     share = scene.settings.raise_to_percent / 100
     room: dict[int, float] = {}
     for broker, card in scene.cards.items():
-        if not card.known:
+        if broker in scene.forbids_raises:
             room[broker] = 0.0
         elif card.limit is not None and card.bytes_per_second is not None:
             room[broker] = share * card.limit - max(card.bytes_per_second, card.clients)
@@ -66,8 +68,9 @@ class _Raiser:
 
     def _is_pinned(self, bucket: Bucket) -> bool:
         """On a full link no cap seems to bind, which is no reason to lift one; of a blind broker nothing is known."""
-        cards = [self._scene.cards[broker] for broker in _brokers(bucket) if broker in self._scene.cards]
-        return any(card.is_full or not card.known for card in cards)
+        brokers = _brokers(bucket)
+        is_full = any(self._scene.cards[broker].is_full for broker in brokers if broker in self._scene.cards)
+        return is_full or any(broker in self._scene.forbids_raises for broker in brokers)
 
     def _has_room_everywhere(self, bucket: Bucket) -> bool:
         return all(self._room.get(broker, inf) > 0 for broker in _brokers(bucket))

@@ -84,6 +84,11 @@ def _of_brokers(scene: Scene, outcome: Outcome) -> list[Finding]:
     found = [
         Finding(Reason.STALE_DATA, f"broker {broker} {way}: {card.why}", broker) for broker, card in scene.cards.items() if not card.known
     ]
+    for broker in sorted(scene.unknown_for_long):
+        words = (
+            f"broker {broker} {way}: unknown for {scene.settings.release_after_seconds or 0:.0f} s or longer, so no one is throttled for it"
+        )
+        found.append(Finding(Reason.RELEASED_UNMEASURED, words, broker))
     for broker, helpless in outcome.needs.helpless.items():
         words = f"broker {broker} {way} is {_mb(helpless.need)} above its aim, L1 to L3 could give {_mb(helpless.can_give)} there"
         found.append(Finding(Reason.QUOTA_CANNOT_HELP, words, broker))

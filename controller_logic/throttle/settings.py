@@ -58,10 +58,11 @@ class ThrottleSettings:
 
     window: QuotaWindow = field(default_factory=QuotaWindow)
     max_mute_seconds: int = 12  # a halving with 11 x 1; real mutes stay below 22 s, under the clients' 30 s request timeout
-    aim_percent: int = 97
+    cut_to_percent: int = 97
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
     stale_after_seconds: float = 45.0
+    release_after_seconds: float | None = None  # of unknown load; None = throttles stay as they are
     speed: Speed = Speed.LADDER
     floors: ClientFloors = field(default_factory=ClientFloors)
 
@@ -71,10 +72,11 @@ class ThrottleSettings:
         return cls(
             window=policy.window,
             max_mute_seconds=policy.max_mute_seconds,
-            aim_percent=policy.aim_percent,
+            cut_to_percent=policy.cut_to_percent,
             raise_to_percent=policy.raise_to_percent,
             hold_seconds=policy.hold_seconds,
             stale_after_seconds=policy.stale_after_seconds,
+            release_after_seconds=policy.release_after_seconds,
             speed=policy.speed,
         )
 

@@ -23,7 +23,7 @@ def declared_resources(kafka: KafkaLab, prometheus: PrometheusLab) -> str:
 
 def limit_patch(egress_limit: int) -> str:
     """The merge patch that sets the limit of every broker, in bytes per second."""
-    return json.dumps({"spec": {"brokers": {"egressLimit": f"{egress_limit // 1_000_000}M"}}})
+    return json.dumps({"spec": {"brokers": {"egress": {"limit": f"{egress_limit // 1_000_000}M"}}}})
 
 
 def _fill_in(spec: dict[str, Any], kafka: KafkaLab, prometheus: PrometheusLab) -> None:

@@ -116,8 +116,8 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
         ("quotas_in_sync", "Managed entities whose quota is at its target.", lambda r: r.decision.in_sync),
         ("quotas_contended", "Entities left alone because another writer keeps changing them.", lambda r: r.decision.contended),
         ("writes_deferred", "Quota writes that wait for room in the write budget.", lambda r: r.decision.deferred_writes),
-        ("write_budget_used", "Charged quota writes within the last quarter of an hour.", lambda r: r.charged_writes),
-        ("write_budget_limit", "Charged quota writes allowed in a quarter of an hour.", lambda r: r.write_budget),
+        ("write_budget_used", "Charged quota writes within the last period of the write budget.", lambda r: r.charged_writes),
+        ("write_budget_limit", "Charged quota writes allowed in a period of the write budget.", lambda r: r.write_budget),
     ):
         family = GaugeMetricFamily(f"tidegate_{name}", text, labels=POLICY_LABELS)
         for policy_key, reading in readings.items():

@@ -52,7 +52,7 @@ def reading(decision: Decision) -> PolicyReading:
 def busy() -> Telemetry:
     """A telemetry in which everything that can be counted was counted once."""
     stage = Stage()
-    stage.policy(metrics={"prometheus": {"url": "http://prometheus:9090"}}, brokers={"egressLimit": "50M"})
+    stage.policy(metrics={"prometheus": {"url": "http://prometheus:9090"}}, brokers={"egress": {"limit": "50M"}})
     further = {"requestPercentage": 150, "controllerMutationsPerSecond": 7}
     stage.kubernetes.edit(stage.tier(), lambda raw: raw["spec"]["members"][0]["contract"].update(further))
     card = NicSpan(stage.now, 15.0, 1e6)

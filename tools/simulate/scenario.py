@@ -8,13 +8,13 @@
     [quotaWindow]
     samples = 11
     [brokers.1]
-    egressLimit = 50_000_000         # bytes per second; also ingressLimit, egressCapacity, ingressCapacity
+    egress = {limit = 50_000_000}    # bytes per second; also capacity, and the same for ingress
     [[users]]
     user = "reports"                 # and/or clientId
     level = "L3"
     direction = "egress"
     contract = 60_000_000            # for each leader, bytes per second
-    throttled = 1_000_000            # absent on L0
+    throttledRate = 1_000_000        # absent on L0
     leaders = {1 = 1}                # on each broker
     [[changes]]
     at = 60
@@ -265,7 +265,7 @@ def _settings(whole: Words) -> ThrottleSettings:
     made = ThrottleSettings(
         window=QuotaWindow(window.integer("samples", 1, 1000, 11), window.integer("sampleSeconds", 1, 3600, 1)),
         max_mute_seconds=words.integer("maxMuteSeconds", 1, 300, own.max_mute_seconds),
-        aim_percent=words.integer("aimPercent", 1, 100, own.aim_percent),
+        cut_to_percent=words.integer("cutToPercent", 1, 100, own.cut_to_percent),
         raise_to_percent=words.integer("raiseToPercent", 1, 100, own.raise_to_percent),
         hold_seconds=words.number("holdSeconds", 1, 3600, own.hold_seconds),
         stale_after_seconds=words.number("staleAfterSeconds", 1, 3600, own.stale_after_seconds),
@@ -277,8 +277,10 @@ def _settings(whole: Words) -> ThrottleSettings:
 
 
 def _limit(words: Words) -> BrokerLimit:
-    made = BrokerLimit(*(words.rate_or_none(key) for key in ("egressLimit", "ingressLimit", "egressCapacity", "ingressCapacity")))
-    words.nothing_else()
+    egress, ingress = words.table("egress"), words.table("ingress")
+    made = BrokerLimit(*(way.rate_or_none(key) for key in ("limit", "capacity") for way in (egress, ingress)))
+    for read in (egress, ingress, words):
+        read.nothing_else()
     return made
 
 
@@ -287,14 +289,14 @@ def _actor(words: Words, limits: Mapping[int, BrokerLimit]) -> Actor:
     if not user and not client_id:
         raise ScenarioError(f"{words.where} needs a user, a clientId, or both")
     level = Level(words.one_of("level", Level))
-    throttled = words.rate_or_none("throttled")
+    throttled = words.rate_or_none("throttledRate")
     if (throttled is None) is not (level is Level.L0):
-        raise ScenarioError(f"{words.where}: throttled is required on L1 to L3 and refused on L0")
+        raise ScenarioError(f"{words.where}: throttledRate is required on L1 to L3 and refused on L0")
     direction = Direction(words.one_of("direction", Direction, Direction.EGRESS))
     leaders = {broker: round(count) for broker, count in words.numbers_by_broker("leaders", limits).items()}
     contract = words.rate("contract")
     if throttled is not None and throttled > contract:
-        raise ScenarioError(f"{words.where}: throttled is above the contract")
+        raise ScenarioError(f"{words.where}: throttledRate is above the contract")
     words.nothing_else()
     return Actor(Entity(user or None, client_id or None), direction, level, contract, throttled, leaders)
 

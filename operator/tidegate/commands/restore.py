@@ -131,10 +131,10 @@ def _deleting_policy(policy_key: str, quotas: Mapping[Entity, StoredQuota], guar
         key=policy_key,
         uid=uid,
         deleting=True,
-        deletion=DeletionPolicy.RESTORE,
+        deletion_policy=DeletionPolicy.RESTORE,
         window=guard.window,
         max_mute_seconds=guard.max_mute_seconds,
-        notifications_per_quarter_hour=NO_BUDGET,
+        write_budget_changes=NO_BUDGET,
     )
 
 

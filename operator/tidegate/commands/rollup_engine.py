@@ -54,8 +54,8 @@ class Engine:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        cores = self._policy.spec.driver_or_default.cores_or_default
-        memory_mib = mebibytes(self._policy.spec.driver_or_default.memory_or_default) if self._pod is None else self._pod.memory_mib
+        cores = self._policy.spec.driver.cores
+        memory_mib = mebibytes(self._policy.spec.driver.memory) if self._pod is None else self._pod.memory_mib
         executors = self._executors()
         where, further = f"local[{cores},{_ATTEMPTS}]", dict[str, str]()
         if executors is not None and self._pod is not None:
@@ -84,13 +84,13 @@ class Engine:
         rung = self._rung(span.end_ms)
         try:
             order = IngestOrder(new_run_id(self._clock_ms()), self._policy.spec.storage.url, rung.name, self._policy.metrics, self._history)
-            retention = self._policy.spec.retention_days_or_default
+            retention = self._policy.spec.retention_days
             run = RollupRun(
                 order,
                 span.start_ms,
                 span.end_ms,
                 self._terms(),
-                Retention(retention.five_minutes_or_default, retention.hours_or_default),
+                Retention(retention.five_minutes, retention.hours),
                 clock_ms=self._clock_ms,
                 tell=self._tell,
             )
@@ -121,18 +121,18 @@ class Engine:
 
     def _executors(self) -> Executors | None:
         """None where everything happens in this process."""
-        wanted, pod = self._policy.spec.executors_or_default, self._pod
-        if pod is None or not wanted.instances_or_default:
+        wanted, pod = self._policy.spec.executors, self._pod
+        if pod is None or not wanted.instances:
             return None
         if not pod.image:
             raise InvalidResource(
                 "Executors are Pods of an image, and TIDEGATE_IMAGE does not name one. Set it as in the operator's own Jobs."
             )
         return Executors(
-            wanted.instances_or_default,
-            wanted.cores_or_default,
+            wanted.instances,
+            wanted.cores,
             wanted.requested_millicores,
-            mebibytes(wanted.memory_or_default),
+            mebibytes(wanted.memory),
             labels(self._policy.name),
             tuple(self._mounts()),
         )

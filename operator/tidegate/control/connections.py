@@ -31,7 +31,7 @@ from tidegate.prometheus.settings import (
 )
 from tidegate.prometheus.settings import Queries as Selectors
 from tidegate.resources.authentication import CertificateAndKey, KafkaAuthentication, PrometheusAuthentication, Tls, ZooKeeperAuthentication
-from tidegate.resources.policy import BrokerIds, MetricQueries, MetricsSource
+from tidegate.resources.policy import BrokerIdentity, MetricQueries, MetricsSource
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 # Turns a policy's `tls` and `authentication`, and the Secrets that they name, into settings for
@@ -186,11 +186,12 @@ def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSetting
     """Everything but the server as the policy declares it."""
     return MetricsSettings(
         server,
-        Preset(spec.preset_or_default),
+        Preset(spec.preset),
         _queries(spec.queries),
-        None if spec.broker_ids is None else _identity(spec.broker_ids),
-        scrape_interval_seconds=spec.scrape_interval_seconds_or_default,
-        stale_after_seconds=spec.stale_after_seconds_or_default,
+        None if spec.broker_identity is None else _identity(spec.broker_identity),
+        matchers=dict(spec.matchers or {}),
+        scrape_interval_seconds=spec.scrape_interval_seconds,
+        stale_after_seconds=spec.stale_after_seconds,
     )
 
 
@@ -225,7 +226,7 @@ def _queries(declared: MetricQueries | None) -> Selectors:
     return Selectors(declared.egress, declared.ingress, declared.user_fetch, declared.user_produce)
 
 
-def _identity(ids: BrokerIds) -> BrokerLabel | BrokerInstances:
+def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
     if ids.label is not None:
         return BrokerLabel(ids.label)
     return BrokerInstances({entry.instance: entry.id for entry in ids.instances or ()})

@@ -375,7 +375,7 @@ class Controller:
             decision,
             finished_at_seconds=self._world.clock.wall(),
             charged_writes=sum(count for _, count in self._pass.memory.charged),
-            write_budget=result.seen.observation.policy.notifications_per_quarter_hour,
+            write_budget=result.seen.observation.policy.write_budget_changes,
             readings=result.seen.observation.readings,
             inputs=inputs_of(result.seen.observation),
         )

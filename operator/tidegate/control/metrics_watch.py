@@ -113,7 +113,7 @@ class _Round:
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        shortest_seconds = min(SHORTEST_INTERVAL_SECONDS, self.spec.stale_after_seconds_or_default / 2)
+        shortest_seconds = min(SHORTEST_INTERVAL_SECONDS, self.spec.stale_after_seconds / 2)
         try:
             while not self._ended.is_set():
                 self._around.beat()
@@ -131,7 +131,7 @@ class _Round:
             seconds -= _BEAT_SECONDS
 
     def _read(self) -> Readings:
-        scrape_seconds = float(self.spec.scrape_interval_seconds_or_default)
+        scrape_seconds = float(self.spec.scrape_interval_seconds)
         try:
             return self._source.reader().read(self.brokers)
         except TidegateError as error:

@@ -323,7 +323,7 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
 
 def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | None:
     """Asked for metering only; where nobody answers nothing is held, since metering then stays as it is."""
-    if not declared.policy.enable_metering:
+    if not declared.policy.metering_enabled:
         return None
     try:
         return cluster.store.limits_client_ids()

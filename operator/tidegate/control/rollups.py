@@ -30,18 +30,18 @@ SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
 def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
     """The Pod of a Job of this policy. A Job may take as long as its window is, within half an hour and six."""
-    driver, mount_path = spec.driver_or_default, spec.storage.mount_path
+    driver, mount_path = spec.driver, spec.storage.mount_path
     claim = spec.storage.claim_name
     return JobPod(
         image=offer.image,
         service_account=offer.service_account,
-        cores=driver.cores_or_default,
+        cores=driver.cores,
         requested_millicores=driver.requested_millicores,
-        memory=driver.memory_or_default,
-        deadline_seconds=min(LONGEST_DEADLINE_SECONDS, max(SHORTEST_DEADLINE_SECONDS, spec.every_seconds_or_default)),
+        memory=driver.memory,
+        deadline_seconds=min(LONGEST_DEADLINE_SECONDS, max(SHORTEST_DEADLINE_SECONDS, spec.interval_seconds)),
         mount=None if claim is None or mount_path is None else (claim, mount_path),
         pull_secrets=offer.pull_secrets,
-        has_executors=spec.executors_or_default.instances_or_default > 0,
+        has_executors=spec.executors.instances > 0,
         # executors are Pods of the same image, and no Pod can read its own
         environment={"TIDEGATE_IMAGE": offer.image, "TIDEGATE_PULL_SECRETS": ",".join(offer.pull_secrets)},
     )
@@ -144,7 +144,7 @@ class RollupLook:
         ours = [job for raw in jobs if is_owned(raw, metadata["uid"]) and (job := window_job(raw)) is not None]
         uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in jobs}
         wanted = Wanted(
-            every_ms=spec.every_seconds_or_default * 1000,
+            every_ms=spec.interval_seconds * 1000,
             since_ms=round(parse_moment(metadata["creationTimestamp"]) * 1000),
             generation=int(metadata.get("generation", 0)),
         )
@@ -218,7 +218,7 @@ class RollupWatch:
         if self._round is None:
             self._round = _Round(self._key, self._around, self._around.open_look(), wanted=(policy, spec))
             self._round.start()
-            if spec.recommend_or_default.apply_or_default != "Never":
+            if spec.recommend.apply != "Never":
                 self._round.wait_for_first(FIRST_LOOK_SECONDS)
         self._round.want(policy, spec)
         return self._round.newest

@@ -134,7 +134,7 @@ def _by_broker(series: Iterable[Series], direction: Direction, broker_of: Broker
 
 def without_broker(series: Series, what: str) -> Oddity:
     """A series that does not tell its broker."""
-    hint = "Name the label or the instances in metrics.brokerIds, or narrow the query."
+    hint = "Name the label or the instances in metrics.brokerIdentity, or narrow the query."
     return Oddity(Reason.METRICS_AMBIGUOUS, f"The query for {what} gave a series that does not tell its broker", str(series), hint=hint)
 
 

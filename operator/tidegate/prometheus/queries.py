@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, Queries
@@ -30,6 +30,18 @@ _TEXT_SIGNS = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 def selector(*matchers: str) -> str:
     """`{a="b",c=~"d"}`; the metric's name is a matcher as the others."""
     return "{" + ",".join(matcher for matcher in matchers if matcher) + "}"
+
+
+def narrowed(query: str, matchers: Iterable[str]) -> str:
+    """A plain selector (`metric`, `metric{...}` or `{...}`) with further matchers."""
+    more = ",".join(matchers)
+    if not more:
+        return query
+    plain = query.strip()
+    if not plain.endswith("}"):
+        return f"{plain}{{{more}}}"
+    body = plain.removesuffix("}").rstrip()
+    return f"{body}{'' if body[-1] in '{,' else ','}{more}}}"
 
 
 def is_equal(label: str, value: str) -> str:
@@ -150,12 +162,26 @@ def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
 
 
 def queries_of(settings: MetricsSettings) -> Queries:
-    """The queries to ask: the declared ones, and the preset's where nothing is declared."""
-    declared = {field.name: query for field in fields(Queries) if (query := getattr(settings.queries, field.name)) is not None}
+    """The queries to ask: the declared ones, and the preset's where nothing is declared; each narrowed to the settings' matchers."""
+    asked = {name: narrowed(query, matchers_of(settings)) for name, query in _chosen(settings).items()}
+    return Queries(**asked)
+
+
+def matchers_of(settings: MetricsSettings) -> list[str]:
+    """What every series must have besides, by the settings; none where no matchers are set."""
+    return [is_equal(label, settings.matchers[label]) for label in sorted(settings.matchers)]
+
+
+def _chosen(settings: MetricsSettings) -> dict[str, str]:
+    declared = _given(settings.queries)
     if settings.preset is Preset.CUSTOM:
-        return settings.queries
+        return declared
     brokers = broker_matcher(identity_of(settings))
-    return replace(_clients(brokers), **(_cards(settings.preset, brokers) | declared))
+    return _given(_clients(brokers)) | _cards(settings.preset, brokers) | declared
+
+
+def _given(queries: Queries) -> dict[str, str]:
+    return {field.name: query for field in fields(Queries) if (query := getattr(queries, field.name)) is not None}
 
 
 def _cards(preset: Preset, brokers: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ def absent_cards(
     seconds: float,
 ) -> Iterable[ReadingProblem]:
     """Live brokers without a span in one of the `directions` that were answered; where one of `told` has none, that is known already."""
-    hint = "Check that Prometheus scrapes their exporters, and that each series names its broker as metrics.brokerIds says."
+    hint = "Check that Prometheus scrapes their exporters, and that each series names its broker as metrics.brokerIdentity says."
 
     def message(which: str, ways: str) -> str:
         return f"{which} without two samples of {ways} in the last {seconds:g} s, so the load is not known. {hint}"

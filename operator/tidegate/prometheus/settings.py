@@ -93,6 +93,7 @@ class Queries:
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
     """Everything a reading needs. `queries` replace the preset's, each by itself. No `brokers` = the label that goes with the preset.
+    `matchers` are labels that every series must have; they are added to all queries, declared ones too.
 
     `history_seconds` is how far back cards are read: the spans that a window of the control pass is made of.
     """
@@ -101,6 +102,7 @@ class MetricsSettings:
     preset: Preset = Preset.NODE_EXPORTER
     queries: Queries = Queries()
     brokers: BrokerLabel | BrokerInstances | None = None
+    matchers: Mapping[str, str] = field(default_factory=dict)
     scrape_interval_seconds: int = 15
     stale_after_seconds: int = 45
     history_seconds: int = 60

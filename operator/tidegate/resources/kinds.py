@@ -267,9 +267,16 @@ def _validated(model: type[Model], raw: object, *, path: str, name: str, extra: 
         raise _invalid(name, [_Problem(path, "is required and must be an object")])
     try:
         # as JSON, because that is what the API server sees: no coercion, and lists are lists
-        return model.model_validate_json(json.dumps(raw, default=str), extra=extra, by_alias=True, by_name=False)
+        return model.model_validate_json(json.dumps(_without_nulls(raw), default=str), extra=extra, by_alias=True, by_name=False)
     except ValidationError as error:
         raise _invalid(name, [_problem(path, details) for details in error.errors(include_url=False) if not _is_echo(details)]) from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """Leave out every field with the value null, as the API server does before it validates."""
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(below) for name, below in value.items() if below is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _name(kind: Kind, key: str) -> str:

@@ -3,7 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.prometheus.queries import broker_matcher, broker_of, identity_of, is_equal, literally, matches, queries_of, selector
+from tidegate.prometheus.queries import (
+    broker_matcher,
+    broker_of,
+    identity_of,
+    is_equal,
+    literally,
+    matchers_of,
+    matches,
+    queries_of,
+    selector,
+)
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker import DirectionSamples, DirectionTerms, broker_table, fold_broker, usage_table
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
@@ -47,7 +57,8 @@ class DirectionSelections:
 def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelections]:
     """The selections for all brokers together. Raises InvalidResource for a query of the policy that is no plain selector."""
     queries = queries_of(settings)
-    brokers = broker_matcher(identity_of(settings))
+    # the counters of the broker itself are narrowed as the queries of load are
+    brokers = ",".join([broker_matcher(identity_of(settings)), *matchers_of(settings)])
     return {
         "produce": _direction(queries.ingress, queries.produce_rate, queries.produce_throttle, brokers=brokers, direction="produce"),
         "fetch": _direction(queries.egress, queries.fetch_rate, queries.fetch_throttle, brokers=brokers, direction="fetch"),

@@ -47,7 +47,7 @@ class Estate:
             "quotaStore": "ZooKeeper",
             "zookeeper": {"connect": self.zookeeper_connect},
         }
-        spec = {"mode": "Enforce", "kafka": kafka, "writeBudget": {"notificationsPerQuarterHour": 10_000}}
+        spec = {"mode": "Enforce", "kafka": kafka, "writeBudget": {"changes": 10_000}}
         self._create(BROKER_BANDWIDTH_POLICIES, "orders", spec)
         for number in range(TIERS):
             self._create(BUSINESS_TIERS, f"tier-{number}", self._tier_spec(number, rate))

@@ -63,7 +63,7 @@ def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[s
             "quotaWindow": {"samples": 2},  # a broker is told to be back within its limit after twice the rhythm that follows from it
         },
         "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
-        "brokers": {"egressLimit": LIMIT},
+        "brokers": {"egress": {"limit": str(LIMIT)}},
     }
     metadata = {"name": "orders", "namespace": namespace}
     return {"apiVersion": "tidegate.io/v1alpha1", "kind": "BrokerBandwidthPolicy", "metadata": metadata, "spec": spec}

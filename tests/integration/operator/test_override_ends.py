@@ -66,7 +66,7 @@ def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
     items: list[dict[str, Any]] = declared["items"]  # type: ignore[assignment]
     with OperatorProcess(crds, namespace, tmp_path) as operator:
         operator.wait_for("Operator started")
-        items[-1]["spec"] |= {"set": {"perPartition": {"produce": OVERRIDDEN}}}
+        items[-1]["spec"] |= {"rates": {"perPartition": {"produce": OVERRIDDEN}}}
         items.insert(0, items.pop())  # the override first: a contract that is in force already would go down in steps
         crds.kubectl("apply", "-f", "-", input=json.dumps(declared))
         try:

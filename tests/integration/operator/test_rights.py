@@ -48,7 +48,8 @@ def objects(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, object]:
     }
     ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     password = {"password": kafka.password(SASL_USERS[0])}
-    decided = {"user": topic, "set": {"perPartition": {"produce": "2M"}}, "expiresAt": ends, "reason": "a test"}
+    decided = {"target": {"user": topic}, "action": "SetRates", "rates": {"perPartition": {"produce": "2M"}}}
+    decided |= {"expiresAt": ends, "reason": "a test"}
     member = {"name": "all", "user": topic, "topics": [topic], "contract": {"perPartition": {"produce": "1M"}}}
     version = {"apiVersion": "tidegate.io/v1alpha1"}
     items = [

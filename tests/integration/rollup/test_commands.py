@@ -40,9 +40,9 @@ def manifest(kind: str, name: str, **spec: object) -> dict[str, object]:
 
 
 def tier(name: str, level: str, user: str) -> dict[str, object]:
-    member = {"name": f"member-{user}", "user": user, "contract": {"perBroker": {"fetch": CONTRACTS[user]}}}
-    throttled = {"perBroker": {"fetch": THROTTLED_RATE}}
-    return manifest("BusinessTier", name, policyRef={"name": "shop"}, level=level, members=[member], throttled=throttled)
+    member = {"name": f"member-{user}", "user": user, "contract": {"perBroker": {"fetch": str(CONTRACTS[user])}}}
+    throttled = {"perBroker": {"fetch": str(THROTTLED_RATE)}}
+    return manifest("BusinessTier", name, policyRef={"name": "shop"}, level=level, members=[member], throttledRates=throttled)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The estate's policy, as people write it."""
     kafka = {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk-1:2181"}}
     rollup = {"storage": {"url": "s3://usage/shop"}, "pricePerGiB": {"fetch": "0.02"}}
-    metrics, brokers = {"prometheus": {"url": "http://prometheus:9090"}}, {"egressLimit": DECLARED_LIMIT}
+    metrics, brokers = {"prometheus": {"url": "http://prometheus:9090"}}, {"egress": {"limit": str(DECLARED_LIMIT)}}
     shop = manifest("BrokerBandwidthPolicy", "shop", mode="Enforce", kafka=kafka, metrics=metrics, brokers=brokers, rollup=rollup)
     file = tmp_path_factory.mktemp("policy") / "shop.yaml"
     file.write_text("---\n".join(json.dumps(each) + "\n" for each in (shop, tier("gold", "L1", "alice"), tier("bulk", "L3", "bob"))))

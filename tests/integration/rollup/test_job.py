@@ -81,7 +81,7 @@ def declared(namespace: str, url: str, folder: Path) -> list[dict[str, Any]]:
             "authentication": {"type": "bearer", "tokenSecret": {"secretName": "prometheus", "token": "token"}},
         },
         "preset": "NodeExporter",
-        "brokerIds": {"label": "broker"},
+        "brokerIdentity": {"label": "broker"},
         "scrapeIntervalSeconds": SCRAPE_MS // 1000,
         "staleAfterSeconds": 45,
     }

@@ -26,8 +26,9 @@ OVERRIDE: dict[str, Any] = {
     "metadata": {"name": "backfill", "namespace": "streaming"},
     "spec": {
         "policyRef": {"name": "orders"},
-        "user": "alice",
-        "set": {"perPartition": {"fetch": "20M"}},
+        "target": {"user": "alice"},
+        "action": "SetRates",
+        "rates": {"perPartition": {"fetch": "20M"}},
         "expiresAt": "2026-11-30T06:00:00Z",
         "reason": "agreed",
     },
@@ -160,7 +161,7 @@ def test_an_override_in_the_document_says_what_it_does(managed: Any, policy: Any
 def test_an_override_that_is_over_or_for_somebody_else_is_not_shown(managed: Any, policy: Any, tier: Any) -> None:
     managed.now = 1_000_000_000.0  # in September 2001
     over = {**OVERRIDE, "spec": {**OVERRIDE["spec"], "expiresAt": "2001-01-01T00:00:00Z"}}
-    other = {**OVERRIDE, "metadata": {"name": "other", "namespace": "streaming"}, "spec": {**OVERRIDE["spec"], "user": "bob"}}
+    other = {**OVERRIDE, "metadata": {"name": "other", "namespace": "streaming"}, "spec": {**OVERRIDE["spec"], "target": {"user": "bob"}}}
     assert "Override" not in explained(managed, "-f", managed.write_files(policy, tier, over, other))
 
 

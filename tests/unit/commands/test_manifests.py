@@ -102,7 +102,8 @@ def test_a_source_with_nothing_in_it_is_an_error(source: str, tmp_path: Path, go
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_a_time_is_the_text_that_was_written_with_quotes_or_without(tmp_path: Path, quote: str) -> None:
     spec = (
-        f"  policyRef: {{name: orders}}\n  level: L2\n  exempt: true\n  reason: agreed\n  expiresAt: {quote}2026-11-30T06:00:00Z{quote}\n"
+        "  policyRef: {name: orders}\n  target: {level: L2}\n  action: Exempt\n  reason: agreed\n"
+        f"  expiresAt: {quote}2026-11-30T06:00:00Z{quote}\n"
     )
     path = tmp_path / "override.yaml"
     path.write_text(f"apiVersion: tidegate.io/v1alpha1\nkind: QuotaOverride\nmetadata: {{name: o}}\nspec:\n{spec}")

@@ -46,12 +46,18 @@ def test_moved_leaders_show_skew_and_both_totals(world: Any, policy: Any, tier: 
 def test_overrides_that_are_in_force_and_those_that_change_nothing_are_worth_knowing(
     world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
 ) -> None:
-    spec = {"policyRef": {"name": "orders"}, "user": "alice", "expiresAt": "2026-11-30T06:00:00Z", "reason": "agreed"}
+    spec = {
+        "policyRef": {"name": "orders"},
+        "target": {"user": "alice"},
+        "action": "SetRates",
+        "expiresAt": "2026-11-30T06:00:00Z",
+        "reason": "agreed",
+    }
     head = {"apiVersion": "tidegate.io/v1alpha1", "kind": "QuotaOverride"}
     rates = {"total": {"produce": "9M"}}
     overrides = [
-        {**head, "metadata": {"name": "more"}, "spec": {**spec, "set": {"perPartition": {"fetch": "30M"}}}},
-        {**head, "metadata": {"name": "unfit"}, "spec": {**spec, "set": rates}},
+        {**head, "metadata": {"name": "more"}, "spec": {**spec, "rates": {"perPartition": {"fetch": "30M"}}}},
+        {**head, "metadata": {"name": "unfit"}, "spec": {**spec, "rates": rates}},
     ]
     answer = world.plan(policy, tier, *[{**one, "metadata": {**one["metadata"], "namespace": "streaming"}} for one in overrides])
     in_force, unfit = line_with(answer.out, "streaming/more", "agreed"), line_with(answer.out, "streaming/unfit")

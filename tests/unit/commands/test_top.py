@@ -40,11 +40,11 @@ def files(world: Any, policy: Any, tier: Any) -> str:
     """etl (L3, 60 MB/s promised, 25 in force since 40 s) and pay (L0); broker 1 carries 65 of 50 MB/s, broker 2 30, broker 3 is unknown."""
     told = {"level": "L3", "state": "Throttled", "since": "2026-11-21T11:00:00Z", "because": "broker 1 egress 65.0 of 50.0 MB/s"}
     policy["status"] = {"levels": [told]}
-    policy["spec"] |= {"metrics": METRICS, "brokers": {"egressLimit": "50M"}}
+    policy["spec"] |= {"metrics": METRICS, "brokers": {"egress": {"limit": "50M"}}}
     tier["spec"]["members"] = [member("pay", "60M")]
     batch = {**tier, "metadata": {"name": "batch", "namespace": "streaming"}}
     throttled = {"perBroker": {"fetch": "1M"}}
-    batch["spec"] = {"policyRef": {"name": "orders"}, "level": "L3", "throttled": throttled, "members": [member("etl", "60M")]}
+    batch["spec"] = {"policyRef": {"name": "orders"}, "level": "L3", "throttledRates": throttled, "members": [member("etl", "60M")]}
     in_force(world, PAY, 60_000_000, Reason.FIRST_QUOTA)
     in_force(world, ETL, 25_000_000, Reason.THROTTLED, of_contract=60_000_000)
     world.readings = lambda: measured(world.now)
@@ -117,7 +117,7 @@ def test_levels_are_added_up(world: Any, files: str) -> None:
 def test_everything_fits_into_a_hundred_columns(world: Any, files: str, policy: Any, tier: Any) -> None:
     for name in ("e" * 60, "f" * 60):
         tier["spec"]["members"].append(member(name, "1250M"))
-    policy["spec"]["brokers"] = {"egressLimit": "3125M"}
+    policy["spec"]["brokers"] = {"egress": {"limit": "3125M"}}
     tables = [line for line in shown(world, str(world.write_files(policy, tier))) if line.startswith(("LEVEL", "BROKER", "L0", "     "))]
     assert len(tables) > 5
     assert max(map(len, tables)) <= 100
@@ -195,7 +195,7 @@ def test_it_looks_again_every_so_often_until_somebody_ends_it(world: Any, files:
 
 def test_an_edited_limit_is_seen_at_the_next_look(world: Any, files: str, policy: Any, tier: Any) -> None:
     def edit() -> None:
-        policy["spec"]["brokers"] = {"egressLimit": "80M"}
+        policy["spec"]["brokers"] = {"egress": {"limit": "80M"}}
         world.write_files(policy, tier)
         ends_after(world, 2)()
 

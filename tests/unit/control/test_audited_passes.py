@@ -95,9 +95,9 @@ def over(stage: Stage, rate_mb: float) -> None:
 
 def test_a_cut_and_its_effect_are_told_with_the_same_round(audited: Audited) -> None:
     stage = audited.stage
-    stage.policy("loaded", metrics=METRICS, brokers={"ingressLimit": "50M"})
+    stage.policy("loaded", metrics=METRICS, brokers={"ingress": {"limit": "50M"}})
     member = {"name": "etl", "user": "etl", "topics": ["acc"], "contract": {"perBroker": {"produce": "80M"}}}
-    spec = {"policyRef": {"name": "loaded"}, "level": "L3", "throttled": {"perBroker": {"produce": "1M"}}, "members": [member]}
+    spec = {"policyRef": {"name": "loaded"}, "level": "L3", "throttledRates": {"perBroker": {"produce": "1M"}}, "members": [member]}
     stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "batch", "namespace": "streaming"}, "spec": spec})
     lines: list[dict[str, Any]] = []
     for rate_mb in (5, 75, 75, 75, 75, 75, 75):

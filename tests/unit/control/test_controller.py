@@ -97,7 +97,7 @@ def test_a_tier_that_does_not_read_is_held_and_never_taken_for_absent(stage: Sta
 
 
 def test_a_deleted_tier_is_given_back_exactly(stage: Stage) -> None:
-    stage.policy(removal={"maxPercentPerPass": 100})
+    stage.policy(removal={"maxPercent": 100})
     stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "70000000"})
     tier = stage.tier(rate="90M")
     stage.run()
@@ -175,9 +175,9 @@ def test_without_its_lease_a_replica_writes_no_quota(stage: Stage) -> None:
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "NotLeader"))
 
 
-@pytest.mark.parametrize(("deletion", "left"), [("Restore", None), ("Keep", "10000000")])
-def test_a_deleted_policy_goes_and_leaves_what_its_deletion_says(stage: Stage, deletion: str, left: str | None) -> None:
-    policy = stage.policy(deletion=deletion)
+@pytest.mark.parametrize(("deletion_policy", "left"), [("Restore", None), ("Retain", "10000000")])
+def test_a_deleted_policy_goes_and_leaves_what_its_deletion_policy_says(stage: Stage, deletion_policy: str, left: str | None) -> None:
+    policy = stage.policy(deletionPolicy=deletion_policy)
     stage.tier()
     stage.run()
     assert RESTORE_FINALIZER in stage.kubernetes.get(policy)["metadata"]["finalizers"]

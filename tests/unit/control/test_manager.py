@@ -179,7 +179,8 @@ def test_nothing_is_started_before_the_policies_were_listed_in_full(stage: Stage
 
 
 def test_an_override_without_its_policy_says_so(stage: Stage, start: Start) -> None:
-    spec = {"policyRef": {"name": "orders"}, "user": "alice", "exempt": True, "expiresAt": "2026-01-30T00:00:00Z", "reason": "agreed"}
+    spec = {"policyRef": {"name": "orders"}, "target": {"user": "alice"}, "action": "Exempt"}
+    spec |= {"expiresAt": "2026-01-30T00:00:00Z", "reason": "agreed"}
     made = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": "calm", "namespace": "streaming"}, "spec": spec})
     override = ObjectRef.of(QUOTA_OVERRIDES, made)
     replica = start()

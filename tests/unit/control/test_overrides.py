@@ -16,7 +16,7 @@ from tidegate.kube.cache import relist
 
 MADE = "2026-11-21T12:00:00Z"
 ENDS = "2026-11-21T13:00:00Z"
-TWENTY = {"set": {"perPartition": {"produce": "20M"}}}
+TWENTY = {"rates": {"perPartition": {"produce": "20M"}}}
 LATER_SECONDS = 3 * 3600.0  # when no list is fresh any more
 
 
@@ -36,8 +36,9 @@ def stage() -> Stage:
 
 
 def put(stage: Stage, name: str = "backfill", *, made: str = MADE, **spec: Any) -> ObjectRef:
-    whom = {} if "level" in spec or "clientId" in spec else {"user": "alice"}
-    said = {"policyRef": {"name": "orders"}, "expiresAt": ENDS, "reason": "agreed", **whom, **spec}
+    target = {part: spec.pop(part) for part in ("user", "clientId", "level") if part in spec} or {"user": "alice"}
+    action = "SetRates" if "rates" in spec else "Exempt"
+    said = {"policyRef": {"name": "orders"}, "target": target, "action": action, "expiresAt": ENDS, "reason": "agreed", **spec}
     raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": name, "namespace": "streaming"}, "spec": said})
     ref = ObjectRef.of(QUOTA_OVERRIDES, raw)
     stage.kubernetes.edit(ref, lambda obj: obj["metadata"].update(creationTimestamp=made))
@@ -134,7 +135,7 @@ def test_the_next_pass_is_due_when_it_ends_if_that_is_soon(stage: Stage, *, befo
 def test_an_edited_end_and_a_deletion_take_effect_at_the_next_pass(stage: Stage) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
-    stage.kubernetes.edit(ref, lambda raw: raw["spec"]["set"]["perPartition"].update(produce="30M"))
+    stage.kubernetes.edit(ref, lambda raw: raw["spec"]["rates"]["perPartition"].update(produce="30M"))
     stage.run()
     assert stage.produce() == "30000000"
     stage.kubernetes.delete(ref)
@@ -176,12 +177,12 @@ def test_one_whose_policy_does_not_read_says_so(stage: Stage) -> None:
     ("wrong", "named"),
     [
         ({"expiresAt": "2026-12-22T12:00:00Z"}, ("2026-12-22T12:00:00Z", "30", "2026-11-21T12:00:00Z")),
-        ({"exempt": True}, ("set", "exempt")),
+        ({"action": "Exempt"}, ("rates", "Exempt")),
         ({"expiresAt": "soon"}, ("spec.expiresAt", "soon")),
     ],
 )
 def test_a_broken_one_changes_nothing_says_why_and_holds_nobody_up(stage: Stage, wrong: dict[str, Any], named: tuple[str, ...]) -> None:
-    broken, sound = put(stage, **{**TWENTY, **wrong}), put(stage, "later", set={"perPartition": {"produce": "15M"}})
+    broken, sound = put(stage, **{**TWENTY, **wrong}), put(stage, "later", rates={"perPartition": {"produce": "15M"}})
     stage.run()
     assert stage.condition(broken) == ("False", "InvalidSpec")
     assert [name for name in named if name not in message(stage, broken)] == []
@@ -201,7 +202,7 @@ def test_one_that_lasts_too_long_reads_like_this(stage: Stage, golden: Callable[
 
 
 def test_the_one_that_loses_says_to_which_and_takes_over_when_that_ends(stage: Stage, golden: Callable[[str], None]) -> None:
-    level = put(stage, "level", level="L0", set={"perPartition": {"produce": "15M"}}, expiresAt="2026-11-25T00:00:00Z")
+    level = put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}, expiresAt="2026-11-25T00:00:00Z")
     single = put(stage, "single", **TWENTY)
     stage.run()
     assert stage.produce() == "20000000"
@@ -215,7 +216,7 @@ def test_the_one_that_loses_says_to_which_and_takes_over_when_that_ends(stage: S
 
 def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_says_so(stage: Stage, golden: Callable[[str], None]) -> None:
     stage.tier("silver", user="bob")
-    level, _ = put(stage, "level", level="L0", set={"perPartition": {"produce": "15M"}}), put(stage, "single", **TWENTY)
+    level, _ = put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}), put(stage, "single", **TWENTY)
     stage.run()
     assert stage.condition(level) == ("True", "Overridden")
     for named in ("streaming/gold alice", "streaming/single"):
@@ -253,7 +254,7 @@ def test_a_level_that_fits_some_members_only_says_whom_it_does_not_fit(stage: St
 
 def test_lowering_by_an_override_goes_in_safe_steps_and_says_so(stage: Stage) -> None:
     stage.now += 60
-    ref = put(stage, set={"perPartition": {"produce": "1M"}})
+    ref = put(stage, rates={"perPartition": {"produce": "1M"}})
     stage.run()
     assert stage.produce() not in ("10000000", "1000000")
     assert stage.condition(ref) == ("False", "Stepping")

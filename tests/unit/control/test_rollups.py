@@ -136,7 +136,7 @@ def test_a_failed_window_is_told_with_its_cause_and_the_next_goes_on(desk: Desk,
 def test_a_failure_of_an_older_spec_is_deleted_and_tried_again(desk: Desk) -> None:
     desk.look()
     desk.finish("orders-rollup-202611220400-60m", "Failed")
-    desk.kubernetes.edit(desk.ref, lambda raw: raw["spec"]["rollup"].update(everySeconds=3600))
+    desk.kubernetes.edit(desk.ref, lambda raw: raw["spec"]["rollup"].update(intervalSeconds=3600))
     desk.look()
     assert "orders-rollup-202611220400-60m" not in desk.jobs()
 

@@ -25,10 +25,10 @@ from controller_logic.model import (
 from controller_logic.quotas.entity_plan import ChangeWords
 from controller_logic.quotas.steps import KeyStep
 from controller_logic.reasons import Reason
+from controller_logic.throttle import record
 from controller_logic.throttle.buckets import floor_of
 from controller_logic.throttle.input import ManagedRate
 from controller_logic.throttle.settings import ClientFloors
-from controller_logic.throttle import record
 from tests.unit.controller_logic.gates import IN, OUT
 from tests.unit.controller_logic.loaded_world import USERS, loaded_world, set_limit
 from tests.unit.controller_logic.worlds import (
@@ -212,7 +212,7 @@ def budget_spent() -> str:
     world = many_world()
     world.run()
     world.tiers = (tier(*[replace(one, contract=per_broker(2 * MB)) for one in (world.tiers or ())[0].members]),)
-    world.policy = policy(notifications_per_quarter_hour=5)
+    world.policy = policy(write_budget_changes=5)
     return only_note(world.after(60))
 
 

@@ -26,7 +26,7 @@ BOTH = {FETCH: NEVER_BINDS, PRODUCE: NEVER_BINDS}
 def seen(quota: StoredQuota | None = None, **changes: object) -> Observation:
     """A policy that asks for metering on a cluster without any quota."""
     quotas = {DEFAULT_USER: quota if quota is not None else stored(DEFAULT_USER)}
-    made = Observation(START_SECONDS, policy(enable_metering=True), (), topology({}), quotas, client_quotas_exist=False)
+    made = Observation(START_SECONDS, policy(metering_enabled=True), (), topology({}), quotas, client_quotas_exist=False)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -53,14 +53,14 @@ def test_what_somebody_removed_is_written_again() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"enable_metering": False},
+        {"metering_enabled": False},
         {"deleting": True},
         {"defaults": {DEFAULT_USER: {FETCH: 50 * MB}}},
     ],
     ids=["not asked for", "policy is deleted", "policy declares the default user itself"],
 )
 def test_nothing_is_added_and_nothing_said(changes: dict[str, object]) -> None:
-    asked = replace(policy(enable_metering=True), **changes)  # type: ignore[arg-type]
+    asked = replace(policy(metering_enabled=True), **changes)  # type: ignore[arg-type]
     found = metering(seen(policy=asked))
     assert found.policy is asked
     assert found.note is None
@@ -75,7 +75,7 @@ def test_nothing_is_added_and_nothing_said(changes: dict[str, object]) -> None:
         (seen(client_quotas_exist=True), HIDES_STORED),
         (seen(ours({FETCH: CEILING, PRODUCE: CEILING}), client_quotas_exist=True), HIDES_STORED),
         (seen(tiers=(tier(member(APP, per_broker(MB))),)), HIDES_DECLARED),
-        (seen(policy=policy(enable_metering=True, defaults={Entity(client_id=Default.DEFAULT): {FETCH: MB}})), HIDES_DECLARED),
+        (seen(policy=policy(metering_enabled=True, defaults={Entity(client_id=Default.DEFAULT): {FETCH: MB}})), HIDES_DECLARED),
     ],
     ids=[
         "a foreign default-user quota",
@@ -109,4 +109,4 @@ def test_what_is_not_known_neither_adds_nor_takes_away() -> None:
 
 def test_the_mode_is_no_business_of_the_rule() -> None:
     """Observe shows what Enforce would write."""
-    assert metering(seen(policy=policy(enable_metering=True, mode=Mode.OBSERVE))).policy.defaults
+    assert metering(seen(policy=policy(metering_enabled=True, mode=Mode.OBSERVE))).policy.defaults

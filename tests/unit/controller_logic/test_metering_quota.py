@@ -24,7 +24,7 @@ class Metered(World):
 def metered(**changes: object) -> Metered:
     """Two members with contracts, on a policy that asks for metering."""
     promised = tier(member(ALICE, per_broker(MB)), member(Entity("bob"), per_broker(MB)))
-    return Metered((promised,), policy=policy(enable_metering=True, **changes), quotas={DEFAULT_USER: stored(DEFAULT_USER)})
+    return Metered((promised,), policy=policy(metering_enabled=True, **changes), quotas={DEFAULT_USER: stored(DEFAULT_USER)})
 
 
 def limits(world: World) -> dict[str, str | None]:
@@ -52,7 +52,7 @@ def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_c
     world = metered()
     world.tiers = ()
     world.run()
-    world.policy = replace(world.policy, enable_metering=False)
+    world.policy = replace(world.policy, metering_enabled=False)
     (write,) = world.after(15).writes
     assert (write.entity, write.kind) == (DEFAULT_USER, WriteKind.GIVE_BACK)
     assert limits(world) == {"fetch": None, "produce": None}

@@ -16,12 +16,12 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 SMALL = """
 seconds = 60
 [brokers.1]
-egressLimit = 100_000_000
+egress = {limit = 100_000_000}
 [[users]]
 user = "a"
 level = "L3"
 contract = 200_000_000
-throttled = 1_000_000
+throttledRate = 1_000_000
 leaders = {1 = 1}
 [[changes]]
 at = 0
@@ -66,11 +66,11 @@ def test_the_example_of_foreign_traffic_cuts_nobody_for_it_and_holds_while_the_c
         pytest.param(SMALL.replace('"L3"', '"L4"'), id="an unknown level"),
         pytest.param(SMALL.replace("demand = {a", "demand = {b"), id="an unknown user"),
         pytest.param(SMALL.replace("leaders = {1 = 1}", "leaders = {2 = 1}"), id="an unknown broker"),
-        pytest.param(SMALL.replace("throttled = 1_000_000\n", ""), id="no throttled rate"),
-        pytest.param(SMALL.replace("throttled = 1_000_000", "throttled = 999_000_000"), id="throttled above it"),
+        pytest.param(SMALL.replace("throttledRate = 1_000_000\n", ""), id="no throttled rate"),
+        pytest.param(SMALL.replace("throttledRate = 1_000_000", "throttledRate = 999_000_000"), id="throttled above it"),
         pytest.param(SMALL.replace('user = "a"\n', ""), id="nobody"),
         pytest.param(SMALL.replace("contract = 200_000_000", "contract = 200_000_000.5"), id="half a byte"),
-        pytest.param(SMALL.replace("[brokers.1]\negressLimit = 100_000_000", ""), id="no broker"),
+        pytest.param(SMALL.replace("[brokers.1]\negress = {limit = 100_000_000}", ""), id="no broker"),
         pytest.param(SMALL + "card = {1 = 'maybe'}", id="a card that says something odd"),
         pytest.param("brokers = 3\nseconds = 60", id="a number for a table"),
         pytest.param(SMALL + SMALL[SMALL.index("[[users]]") : SMALL.index("[[changes]]")], id="somebody twice"),

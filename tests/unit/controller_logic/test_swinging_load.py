@@ -30,7 +30,7 @@ def test_an_hour_around_the_limit_changes_few_states_and_stays_within_the_budget
         below = now_below
         most_charged = max(most_charged, sum(count for _, count in world.memory.charged))
     assert 1 <= changes <= 4
-    assert most_charged <= world.policy.notifications_per_quarter_hour / 10
+    assert most_charged <= world.policy.write_budget_changes / 10
 
 
 def _swing(world: LoadedWorld, seconds: float, period_seconds: int) -> None:

@@ -47,8 +47,9 @@ def actors(draw: st.DrawFn, number: int) -> Actor:
 
 
 @st.composite
-def estates(draw: st.DrawFn) -> Rehearsal:
+def estates(draw: st.DrawFn, *, release_after_seconds: float | None = None) -> Rehearsal:
     chosen = ThrottleSettings(
+        release_after_seconds=release_after_seconds,
         window=draw(st.sampled_from([QuotaWindow(), QuotaWindow(2, 1), QuotaWindow(11, 2)])),
         max_mute_seconds=draw(st.sampled_from([6, 12, 20])),
         floors=draw(st.sampled_from([ClientFloors(), ClientFloors(0, 0)])),
@@ -147,6 +148,28 @@ def test_where_every_card_lies_nothing_changes_and_nobody_who_leads_on_a_lying_o
                 assert frame.value(key) <= frame.before[key]
             if lying == set(BROKERS):
                 assert frame.value(key) == frame.before[key]
+
+
+@SEARCH
+@given(estates(release_after_seconds=60.0), stories(moves=False))
+def test_load_that_is_unknown_for_long_lowers_nobody(made: Rehearsal, story: list[Turn]) -> None:
+    """Where every card lies, values in force only go up, whatever was decided before and however long it lasts."""
+    for frame in played(made, story):
+        lying = {broker for broker, said in frame.turn.lies.items() if said is not None and not 0 <= said < inf}
+        if lying == set(BROKERS):
+            assert all(frame.value(key) >= frame.before[key] for key in frame.rates)
+
+
+@SEARCH
+@given(estates(release_after_seconds=60.0), stories())
+def test_without_any_reading_everybody_is_back_at_the_contract_in_the_end(made: Rehearsal, story: list[Turn]) -> None:
+    for _ in played(made, story):
+        pass
+    made.lies = {(broker, direction): nan for broker in BROKERS for direction in Direction}
+    made.silent = set(BROKERS)
+    for _ in range(40):
+        made.run(60)
+    assert {one.key: made.in_force[one.key] for one in made.actors} == {one.key: one.promised for one in made.actors}
 
 
 @SEARCH

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from controller_logic.model import ClientRate, Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.quotas.budget import BUDGET_SECONDS, admit, spend
+from controller_logic.quotas.budget import admit, spend, unexpired
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
 from controller_logic.throttle.input import Held, LastChange, ThrottleMemory
@@ -93,7 +93,7 @@ def test_e_first_contracts_do_not_eat_the_budget_of_cuts() -> None:
     firsts = [write(number, WriteKind.FIRST, charged=False) for number in range(456)]
     spent = spend((), firsts, now_seconds=0.0)
     cuts = [write(number, WriteKind.LOWERING, charged=True) for number in range(300)]
-    assert len(admit(cuts, spent, 300, now_seconds=1.0).writes) == 300
+    assert len(admit(cuts, spent, 300, period_seconds=900.0, now_seconds=1.0).writes) == 300
 
 
 def test_f_a_severe_overload_does_not_cut_every_tier_at_once() -> None:
@@ -107,8 +107,10 @@ def test_f_a_severe_overload_does_not_cut_every_tier_at_once() -> None:
 def test_g_the_budget_slides_and_does_not_refill_drop_by_drop() -> None:
     spent = spend((), [write(number, WriteKind.LOWERING, charged=True) for number in range(300)], now_seconds=0.0)
     more = [write(number, WriteKind.LOWERING, charged=True) for number in range(300)]
-    assert admit(more, spent, 300, now_seconds=BUDGET_SECONDS - 1).writes == ()
-    assert len(admit(more, spend(spent, [], now_seconds=BUDGET_SECONDS), 300, now_seconds=BUDGET_SECONDS).writes) in (0, 300)
+    for period_seconds in (60.0, 900.0):
+        for now_seconds, admitted in ((period_seconds - 1, 0), (period_seconds, 300)):
+            left = unexpired(spent, period_seconds=period_seconds, now_seconds=now_seconds)
+            assert len(admit(more, left, 300, period_seconds=period_seconds, now_seconds=now_seconds).writes) == admitted
 
 
 def test_a_client_that_grew_since_it_was_read_is_allowed_for() -> None:

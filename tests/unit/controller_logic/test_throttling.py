@@ -43,6 +43,21 @@ def test_over_the_limit_tiers_end_at_sized_targets_lowest_first_and_l0_is_never_
     assert world.carried <= 50 * MB
 
 
+def test_metrics_that_stay_away_hold_the_throttle_or_release_it_as_the_policy_says(world: LoadedWorld) -> None:
+    set_limit(world, 50 * MB)
+    world.minutes(6)
+    throttled = in_force(world)
+    world.blind = True
+    world.minutes(20)
+    assert in_force(world) == throttled
+    world.policy = replace(world.policy, release_after_seconds=900.0)
+    (first, *later) = world.minutes(5)
+    assert set(in_force(world).values()) == {CONTRACT}
+    assert not any(write.kind is WriteKind.LOWERING for decision in (first, *later) for write in decision.writes)
+    assert world.quotas is not None
+    assert all(stored.ledger is not None and stored.ledger.entries[FETCH].of_contract is None for stored in world.quotas.values())
+
+
 def test_a_raised_limit_gives_everything_back_exactly(world: LoadedWorld) -> None:
     set_limit(world, 50 * MB)
     world.minutes(6)
@@ -64,7 +79,7 @@ def test_a_lowering_is_written_with_its_reason_its_contract_and_the_mute_it_may_
 
 
 def test_every_write_of_an_episode_stays_within_the_budget(world: LoadedWorld) -> None:
-    world.policy = replace(world.policy, notifications_per_quarter_hour=10)
+    world.policy = replace(world.policy, write_budget_changes=10)
     set_limit(world, 50 * MB)
     written = sum(len(decision.writes) for decision in world.minutes(14))
     assert written <= 10

@@ -3,9 +3,7 @@
 from tests.unit.resources.bad_row import BadInput
 from tests.unit.resources.documents import ABSENT, override
 
-NO_CLIENT = {"clientId": ABSENT}
-NOBODY = {"user": ABSENT, **NO_CLIENT}
-EXEMPT = {"set": ABSENT, "exempt": True}
+EXEMPT = {"action": "Exempt", "rates": ABSENT}
 
 
 def _moment(name: str, value: str) -> BadInput:
@@ -33,34 +31,41 @@ MOMENTS = (
 )
 
 BAD_OVERRIDES = (
-    BadInput("override for nobody", override(NOBODY), "spec"),
-    BadInput("override for a level and a user", override({"level": "L2", **NO_CLIENT}), "spec"),
-    BadInput("override for a level and a client id", override({"level": "L2", "user": ABSENT}), "spec"),
-    BadInput("override that does nothing", override({"set": ABSENT}), "spec"),
-    BadInput("override that sets and exempts", override({"exempt": True}), "spec"),
-    BadInput("exempt false", override({**EXEMPT, "exempt": False}), "spec.exempt"),
+    BadInput("override for nobody", override({"target": {}}), "spec.target"),
+    BadInput("override for a level and a user", override({"target": {"level": "L2", "user": "a"}}), "spec.target"),
+    BadInput("override for a level and a client id", override({"target": {"level": "L2", "clientId": "a"}}), "spec.target"),
+    BadInput("override without a target", override({"target": ABSENT}), "spec.target", server_says="Required value"),
+    BadInput("override without an action", override({"action": ABSENT}), "spec.action", server_says="Required value"),
     BadInput(
-        "exempt on L0",
-        override({**NOBODY, **EXEMPT, "level": "L0"}),
-        "spec.exempt",
+        "unknown action",
+        override({"action": "Mute"}),
+        "spec.action",
+        server_says='supported values: "SetRates", "Exempt"',
     ),
-    BadInput("set without a form", override({"set": {}}), "spec.set"),
-    BadInput("set in two forms", override({"set.total": {"fetch": "1Mi"}}), "spec.set"),
-    BadInput("set without a direction", override({"set": {"total": {}}}), "spec.set.total"),
-    BadInput("set to 0", override({"set.perPartition.fetch": 0}), "spec.set.perPartition.fetch"),
+    BadInput("SetRates without rates", override({"rates": ABSENT}), "spec.rates"),
+    BadInput("Exempt with rates", override({"action": "Exempt"}), "spec.rates"),
     BadInput(
-        "set a request percentage",
-        override({"set.requestPercentage": 200}),
-        "spec.set.requestPercentage",
-        server_says='unknown field "spec.set.requestPercentage"',
+        "Exempt for L0",
+        override({**EXEMPT, "target": {"level": "L0"}}),
+        "spec.action",
+    ),
+    BadInput("rates without a form", override({"rates": {}}), "spec.rates"),
+    BadInput("rates in two forms", override({"rates.total": {"fetch": "1Mi"}}), "spec.rates"),
+    BadInput("rates without a direction", override({"rates": {"total": {}}}), "spec.rates.total"),
+    BadInput("rates of 0", override({"rates.perPartition.fetch": "0"}), "spec.rates.perPartition.fetch"),
+    BadInput(
+        "rates with a request percentage",
+        override({"rates.requestPercentage": 200}),
+        "spec.rates.requestPercentage",
+        server_says='unknown field "spec.rates.requestPercentage"',
     ),
     BadInput(
         "unknown level of an override",
-        override({**NOBODY, "level": "L4"}),
-        "spec.level",
+        override({"target": {"level": "L4"}}),
+        "spec.target.level",
         server_says='supported values: "L0", "L1", "L2", "L3"',
     ),
-    BadInput("override of the default user", override({"user": "<default>"}), "spec.user"),
+    BadInput("override of the default user", override({"target.user": "<default>"}), "spec.target.user"),
     BadInput("override without a policy", override({"policyRef": ABSENT}), "spec.policyRef", server_says="Required value"),
     BadInput("override without an end", override({"expiresAt": ABSENT}), "spec.expiresAt", server_says="Required value"),
     BadInput("list for an end", override({"expiresAt": []}), "spec.expiresAt", server_says="must be of type string"),

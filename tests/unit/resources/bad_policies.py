@@ -176,29 +176,102 @@ METRICS_AND_BROKERS = (
         "spec.metrics.staleAfterSeconds",
     ),
     BadInput(
+        "released before readings are stale",
+        policy({"metrics.staleAfterSeconds": 600, "metrics.whenStale.afterSeconds": 600}),
+        "spec.metrics.whenStale.afterSeconds",
+    ),
+    BadInput(
+        "released before readings are stale where unset",
+        policy({"metrics.staleAfterSeconds": ABSENT, "metrics.scrapeIntervalSeconds": 300, "metrics.whenStale": {"action": "Release"}}),
+        "spec.metrics.whenStale.afterSeconds",
+    ),
+    BadInput(
+        "released after a moment",
+        policy({"metrics.whenStale.afterSeconds": 59}),
+        "spec.metrics.whenStale.afterSeconds",
+        server_says="greater than or equal to 60",
+    ),
+    BadInput(
+        "unknown action of stale metrics",
+        policy({"metrics.whenStale.action": "Raise"}),
+        "spec.metrics.whenStale.action",
+        server_says='supported values: "Hold", "Release"',
+    ),
+    BadInput(
         "Custom without queries",
         policy({"metrics.preset": "Custom", "metrics.queries": ABSENT}),
         "spec.metrics.queries",
     ),
-    BadInput("no broker ids", policy({"metrics.brokerIds": {}}), "spec.metrics.brokerIds"),
+    *(
+        BadInput(
+            f"a query that is {name}",
+            policy({"metrics.queries": {"egress": query}}),
+            "spec.metrics.queries.egress",
+        )
+        for name, query in {
+            "a function": "rate(sent_bytes_total[5m])",
+            "a range": "sent_bytes_total[5m]",
+            "a sum": 'sum(sent_bytes_total{job="a"})',
+            "two selectors": 'a{x="1"} or b{x="2"}',
+            "left open": 'a{x="}',
+            "shifted": 'a{x="1"} offset 5m',
+            "a comparison": "a > 5",
+            "blank": "  ",
+        }.items()
+    ),
+    BadInput("no matchers", policy({"metrics.matchers": {}}), "spec.metrics.matchers", server_says="should have at least 1 properties"),
+    BadInput(
+        "a matcher for no label",
+        policy({"metrics.matchers": {"my-cluster": "a"}}),
+        "spec.metrics.matchers",
+    ),
+    BadInput(
+        "a matcher for the metric's name",
+        policy({"metrics.matchers": {"__name__": "a"}}),
+        "spec.metrics.matchers",
+    ),
+    BadInput(
+        "an empty matcher",
+        policy({"metrics.matchers": {"cluster": ""}}),
+        "spec.metrics.matchers.cluster",
+        server_says="at least 1 chars long",
+    ),
+    BadInput(
+        "eleven matchers",
+        policy({"metrics.matchers": {f"label{number}": "a" for number in range(11)}}),
+        "spec.metrics.matchers",
+        server_says="at most 10",
+    ),
+    BadInput(
+        "no broker ids",
+        policy({"metrics.brokerIdentity": {}}),
+        "spec.metrics.brokerIdentity",
+    ),
     BadInput(
         "one broker twice",
-        policy({"metrics.brokerIds": {"instances": [{"instance": "a:1", "id": 1}, {"instance": "b:1", "id": 1}]}}),
-        "spec.metrics.brokerIds.instances",
+        policy({"metrics.brokerIdentity": {"instances": [{"instance": "a:1", "id": 1}, {"instance": "b:1", "id": 1}]}}),
+        "spec.metrics.brokerIdentity.instances",
     ),
-    BadInput(
-        "limit above capacity",
-        policy({"brokers.egressLimit": "3126M"}),
-        "spec.brokers.egressLimit",
-    ),
-    BadInput(
-        "override above capacity",
-        policy({"brokers.overrides.0.egressLimit": "4G"}),
-        "spec.brokers.overrides",
+    *(
+        row
+        for way in ("egress", "ingress")
+        for row in (
+            BadInput(
+                f"{way} limit above capacity",
+                policy({f"brokers.{way}.limit": "3126M"}),
+                f"spec.brokers.{way}.limit",
+            ),
+            BadInput(f"{way} of nothing", policy({f"brokers.{way}": {}}), f"spec.brokers.{way}"),
+            BadInput(
+                f"{way} of an override above capacity",
+                policy({"brokers.overrides.0": {"ids": [7], way: {"limit": "4G"}}}),
+                "spec.brokers.overrides",
+            ),
+        )
     ),
     BadInput(
         "broker in two overrides",
-        policy({"brokers.overrides": [{"ids": [1, 2], "egressLimit": "1G"}, {"ids": [2], "egressLimit": "2G"}]}),
+        policy({"brokers.overrides": [{"ids": [1, 2], "egress": {"limit": "1G"}}, {"ids": [2], "egress": {"limit": "2G"}}]}),
         "spec.brokers.overrides",
     ),
     BadInput(
@@ -214,15 +287,16 @@ MOTION = (
         policy({"escalation.raiseToPercent": 98}),
         "spec.escalation",
     ),
-    BadInput("aim below the raise where unset", policy({"escalation": {"aimPercent": 94}}), "spec.escalation"),
+    BadInput(
+        "aim below the raise where unset",
+        policy({"escalation": {"cutToPercent": 94}}),
+        "spec.escalation",
+    ),
     BadInput(
         "mute of 1 s", policy({"escalation.maxMuteSeconds": 1}), "spec.escalation.maxMuteSeconds", server_says="greater than or equal to 2"
     ),
     BadInput(
-        "removal of 0 percent",
-        policy({"removal.maxPercentPerPass": 0}),
-        "spec.removal.maxPercentPerPass",
-        server_says="greater than or equal to 1",
+        "removal of 0 percent", policy({"removal.maxPercent": 0}), "spec.removal.maxPercent", server_says="greater than or equal to 1"
     ),
     BadInput("empty default", policy({"defaults.user": {}}), "spec.defaults.user"),
     BadInput("empty defaults", policy({"defaults": {}}), "spec.defaults"),

@@ -6,11 +6,14 @@ from tests.unit.resources.documents import ABSENT, policy
 BAD_ROLLUPS = (
     BadInput(
         "windows that do not divide a day",
-        policy({"rollup.everySeconds": 1500}),
-        "spec.rollup.everySeconds",
+        policy({"rollup.intervalSeconds": 1500}),
+        "spec.rollup.intervalSeconds",
     ),
     BadInput(
-        "windows of a minute", policy({"rollup.everySeconds": 60}), "spec.rollup.everySeconds", server_says="greater than or equal to 300"
+        "windows of a minute",
+        policy({"rollup.intervalSeconds": 60}),
+        "spec.rollup.intervalSeconds",
+        server_says="greater than or equal to 300",
     ),
     BadInput("no storage", policy({"rollup.storage": ABSENT}), "spec.rollup.storage", server_says="Required value"),
     BadInput("tables on the web", policy({"rollup.storage.url": "https://tables"}), "spec.rollup.storage.url"),

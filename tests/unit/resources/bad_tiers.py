@@ -6,29 +6,37 @@ from tests.unit.resources.documents import ABSENT, member, policy, tier
 FETCH = "members.0.contract.perPartition.fetch"
 FETCH_FIELD = "spec.members[0].contract.perPartition.fetch"
 MEMBER = "spec.members[0]"
+ABOVE = "must not be above the contract, but it is for member"
 
 
 def _rate(name: str, value: object) -> BadInput:
-    return BadInput(f"byte rate {name}", tier({FETCH: value}), FETCH_FIELD)
+    server_says = "" if isinstance(value, str) else "must be of type string"
+    return BadInput(f"byte rate {name}", tier({FETCH: value}), FETCH_FIELD, server_says)
 
 
 BYTE_RATES = (
-    _rate("0", 0),
-    _rate("0 as text", "0"),
+    _rate("without quotes", 52_428_800),
+    _rate("0 without quotes", 0),
+    _rate("0", "0"),
     _rate("0Mi", "0Mi"),
-    _rate("negative", -1),
-    _rate("negative as text", "-5Mi"),
-    _rate("below the floor", 1023),
-    _rate("below the floor as text", "1023"),
+    _rate("negative", "-5Mi"),
+    _rate("below the floor", "1023"),
+    _rate("below the floor by its fraction", "0.5Ki"),
     _rate("1k, which is below the floor", "1k"),
-    _rate("above the ceiling", 2**53),
-    _rate("above the ceiling as text", "9007199254740992"),
+    _rate("above the ceiling", "9007199254740992"),
+    _rate("above the ceiling by its fraction", "8191.999999Ti"),
     _rate("above the ceiling by its suffix", "8192Ti"),
     _rate("far above the ceiling", "9999999999999999Ti"),
     _rate("10MB/s", "10MB/s"),
     _rate("10MB", "10MB"),
     _rate("10 Mi with a space", "10 Mi"),
-    _rate("a fraction", "1.5Mi"),
+    _rate("a fraction of a byte", "1.3Ki"),
+    _rate("a fraction of a byte far behind", "1.000001Gi"),
+    _rate("a fraction of a byte of thousands", "1.2345k"),
+    _rate("a fraction without a suffix", "1500.0"),
+    _rate("a fraction without a whole part", ".5Mi"),
+    _rate("a fraction without digits", "1.Mi"),
+    _rate("more decimals than anybody needs", "1.5000000Mi"),
     _rate("an exponent", "1e6"),
     _rate("a milli-quantity", "5000m"),
     _rate("peta, which Kubernetes knows and we do not", "1P"),
@@ -141,39 +149,47 @@ MEMBERS = (
 )
 
 THROTTLED = (
-    BadInput("L0 with throttled", tier({"level": "L0"}), "spec.throttled"),
+    BadInput("L0 with throttled", tier({"level": "L0"}), "spec.throttledRates"),
     BadInput(
         "L1 without throttled",
-        tier({"level": "L1", "throttled": ABSENT}),
-        "spec.throttled",
+        tier({"level": "L1", "throttledRates": ABSENT}),
+        "spec.throttledRates",
     ),
-    BadInput("L3 without throttled", tier({"throttled": ABSENT}), "spec.throttled"),
-    BadInput("empty throttled", tier({"throttled": {}}), "spec.throttled"),
+    BadInput(
+        "L3 without throttled",
+        tier({"throttledRates": ABSENT}),
+        "spec.throttledRates",
+    ),
+    BadInput(
+        "empty throttled",
+        tier({"throttledRates": {}}),
+        "spec.throttledRates",
+    ),
     BadInput(
         "throttled above contract",
-        tier({"throttled.perPartition.fetch": "11Mi"}),
-        "spec.throttled",
-        server_says="throttled.perPartition.fetch must not be above the contract, but it is for member nightly-reports",
+        tier({"throttledRates.perPartition.fetch": "11Mi"}),
+        "spec.throttledRates",
+        server_says=f"throttledRates.perPartition.fetch {ABOVE} nightly-reports",
     ),
     BadInput(
         "throttled above contract across suffixes",
-        tier({"throttled.perPartition.produce": 10485761}),
-        "spec.throttled",
-        server_says="throttled.perPartition.produce must not be above the contract, but it is for member nightly-reports",
+        tier({"throttledRates.perPartition.produce": "10485761"}),
+        "spec.throttledRates",
+        server_says=f"throttledRates.perPartition.produce {ABOVE} nightly-reports",
     ),
     BadInput(
         "throttled total above contract of the second member",
         tier(
             {
-                "throttled": {"total": {"fetch": "30M"}},
+                "throttledRates": {"total": {"fetch": "30M"}},
                 "members": [
                     member("a", contract={"total": {"fetch": "30M"}}),
                     member("b", contract={"total": {"fetch": "29M"}}),
                 ],
             }
         ),
-        "spec.throttled",
-        server_says="throttled.total.fetch must not be above the contract, but it is for member b",
+        "spec.throttledRates",
+        server_says=f"throttledRates.total.fetch {ABOVE} b",
     ),
 )
 

@@ -126,12 +126,12 @@ def test_every_legal_topic_or_prefix_is_accepted(topic: str) -> None:
 
 
 def test_a_throttled_rate_may_equal_the_contract_however_both_are_written() -> None:
-    throttled = parse_tier(tier({"throttled.perPartition.fetch": 10 * 1024**2}), strict=True).spec.throttled
+    throttled = parse_tier(tier({"throttledRates.perPartition.fetch": "10Mi"}), strict=True).spec.throttled_rates
     assert throttled is not None
     assert throttled.per_partition is not None
     assert throttled.per_partition.fetch == 10 * 1024**2
 
 
 def test_a_member_without_contract_or_in_another_form_never_contradicts_the_throttled_rate() -> None:
-    members = [member("free", topics=["a"]), member("other", contract={"perBroker": {"fetch": 1024}})]
+    members = [member("free", topics=["a"]), member("other", contract={"perBroker": {"fetch": "1024"}})]
     assert [read.name for read in parse_tier(tier({"members": members}), strict=True).spec.members] == ["free", "other"]

@@ -85,6 +85,7 @@ def counted(number: int, what: str) -> str:
 
 _TYPE = "MetricsFresh"
 _ALL_KNOWN = "The load of every live broker is known"
+_NOT_MEASURED = "The policy names no metrics, so no broker's load is read"
 # what clients send is not needed to say whether a broker is over its limit
 _OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
 
@@ -92,8 +93,10 @@ _OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
 def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
     """True while every card with a limit can be judged, although something else may be missing; that is told then."""
     readings = result.seen.observation.readings
+    withheld = [note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD]
     if not measured:
-        return Verdict(_TYPE, Truth.UNKNOWN, Reason.METRICS_NOT_WATCHED, "The policy names no metrics, so no broker's load is read")
+        also = f"; and {listed(withheld)}" if withheld else ""
+        return Verdict(_TYPE, Truth.UNKNOWN, Reason.METRICS_NOT_WATCHED, shortened(sentence(f"{_NOT_MEASURED}{also}")))
     if readings is None or result.decision.watched is None:
         return Verdict(_TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet")
     unknown = [card for one in result.decision.watched for card in one.cards.values() if card.pressure is Pressure.UNKNOWN]
@@ -103,7 +106,6 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
         return _not_fresh(problems, unknown)
     if problems:
         return Verdict(_TYPE, Truth.TRUE, problems[0].reason, _problems_text("The load of every broker with a limit is known.", problems))
-    withheld = [note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD]
     if withheld:
         return Verdict(_TYPE, Truth.TRUE, Reason.METERING_WITHHELD, shortened(sentence(f"{_ALL_KNOWN}; but {listed(withheld)}")))
     return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, _ALL_KNOWN)
@@ -140,15 +142,28 @@ def throttling(result: PassResult, *, measured: bool) -> Verdict:
     if decision.holds:
         return Verdict("Throttling", Truth.UNKNOWN, decision.holds[0].reason, "Not decided now: nothing is throttled further or given back")
     below = [one for one in decision.levels if one.below_contract]
+    unmeasured = _unmeasured_words(result)
+    if not below and unmeasured:
+        return Verdict("Throttling", Truth.FALSE, Reason.RELEASED_UNMEASURED, f"No tier is below its contract; {unmeasured}")
     if not below:
         return _nobody(decision, measured=measured)
     reason = Reason.RELAXING if all(one.state is LevelState.RELAXING for one in below) else Reason.THROTTLED
-    told = "; ".join(_level_words(one) for one in reversed(below))
+    told = "; ".join([*(_level_words(one) for one in reversed(below)), *([unmeasured] if unmeasured else [])])
+    reason = Reason.RELEASED_UNMEASURED if unmeasured else reason
     exhausted = _brokers_with(decision, Reason.QUOTA_EXHAUSTED)
     if exhausted:
         reason = Reason.QUOTA_EXHAUSTED
         told = f"{told}. Every tier below L0 gives what it can, and {exhausted} is still over its limit"
     return Verdict("Throttling", Truth.TRUE, reason, shortened(sentence(told)))
+
+
+def _unmeasured_words(result: PassResult) -> str:
+    """Of which brokers the load is unknown for so long that the policy wants no one throttled for them; empty where there are none."""
+    brokers = _brokers_with(result.decision, Reason.RELEASED_UNMEASURED)
+    seconds = result.seen.observation.policy.release_after_seconds or 0.0
+    if not brokers:
+        return ""
+    return f"the load of {brokers} has been unknown for {seconds:.0f} s (metrics.whenStale), so no one is throttled for it"
 
 
 def _level_words(one: LevelReport) -> str:
@@ -160,7 +175,7 @@ def _level_words(one: LevelReport) -> str:
 def _nobody(decision: Decision, *, measured: bool) -> Verdict:
     told = "No tier is below its contract"
     if not measured:
-        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{told}; load is not measured, so nobody is throttled for it")
+        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{told}; load is not measured, so no one is throttled for it")
     helpless = _brokers_with(decision, Reason.QUOTA_CANNOT_HELP)
     if helpless:
         why = "what no tier below L0 could give back (replication, L0, clients without a tier, other programs); nothing is cut for it"

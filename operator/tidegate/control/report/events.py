@@ -56,7 +56,14 @@ def _is_news(verdict: Verdict) -> bool:
 
 
 _ALWAYS_NEWS = frozenset(
-    {Reason.ROLLUPS_PUBLISHED, Reason.MIGRATION_PREPARED, Reason.METERING_WITHHELD, Reason.QUOTA_EXHAUSTED, Reason.QUOTA_CANNOT_HELP}
+    {
+        Reason.ROLLUPS_PUBLISHED,
+        Reason.MIGRATION_PREPARED,
+        Reason.METERING_WITHHELD,
+        Reason.QUOTA_EXHAUSTED,
+        Reason.QUOTA_CANNOT_HELP,
+        Reason.RELEASED_UNMEASURED,
+    }
 )
 
 # which value of a condition is worth an Event besides Ready's; its return to normal is told by Ready

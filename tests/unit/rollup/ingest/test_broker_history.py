@@ -60,3 +60,10 @@ def test_what_a_policy_names_no_series_for_is_not_asked_and_empty() -> None:
     assert len(asked) == 5  # the brokers' own counters, and the rates
     assert [len(getattr(found["fetch"], role)) for role in ROLES] == [0, 1, 1, 1, 0]
     assert [len(getattr(found["produce"], role)) for role in ROLES] == [0, 1, 1, 0, 0]
+
+
+def test_every_selection_is_narrowed_to_the_matchers_of_the_policy() -> None:
+    transport = Numbered()
+    read_broker(transport, MetricsSettings(SERVER, matchers={"cluster": 'or"ders'}), 2, READING)
+    (asked,) = transport.together
+    assert {one.selection.equal["cluster"] for one in asked} == {'or"ders'}
