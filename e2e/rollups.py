@@ -127,7 +127,7 @@ def rolling_up(claim: str, *, interval_seconds: int, executors: int = 2) -> Docu
 def tables_in(store: UsageStore) -> Mapping[str, Any]:
     """Every row of every table, in order; AssertionError where the store is not whole."""
     verdict = verify(store)
-    assert verdict.exit_code == 0, verdict.document()
+    assert verdict.is_sound, verdict.document()
     return {name: store.rows(name).sort_by([(key, "ascending") for key in kind.key]) for name, kind in TABLES.items()}
 
 

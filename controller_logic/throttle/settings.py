@@ -41,7 +41,6 @@ _JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java produc
 _JAVA_DELIVERY_SECONDS: Final = 120  # delivery.timeout.ms
 PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)  # 0.28 MB/s: slower, and a full buffer expires
 CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1_000_000  # a fetch of a partition's usual 1 MiB in about a second
-OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 5_000_000  # brokers without KAFKA-9677 return whole fetches or nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ import typer
 from tidegate.commands.output import ExitCode
 
 if TYPE_CHECKING:
+    from tidegate.control.connections import OpenTopology as OpenTopology
+    from tidegate.control.connections import OpenTree as OpenTree
     from tidegate.control.connections import Secrets
     from tidegate.control.metrics_watch import OpenReader as OpenReader
     from tidegate.control.metrics_watch import Reader
@@ -32,38 +34,24 @@ if TYPE_CHECKING:
 # `version` answer at once.
 
 
-class OpenTree(Protocol):
-    """Opens the ZooKeeper of `spec`. `folder` is private and outlives the connection; certificates are kept there."""
-
-    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree: ...
-
-
 class OpenKubernetes(Protocol):
     """Opens the API server of a kubeconfig (and one of its contexts), or of the Pod that the command runs in."""
 
     def __call__(self, kubeconfig: Path | None, context: str | None) -> Kubernetes: ...
 
 
-class OpenTopology(Protocol):
-    """Opens the brokers of `spec`; `topic_names` lists all topics, for prefixes."""
-
-    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource: ...
-
-
 def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
-    """See OpenTree; connected to at its first use."""
-    from tidegate.control.connections import zookeeper_connection
-    from tidegate.kafka.zookeeper.session import ZooKeeperSession
+    """The ZooKeeper of `spec`, as `control.connections` opens it; connected to at its first use."""
+    from tidegate.control import connections
 
-    return ZooKeeperSession(zookeeper_connection(spec, secrets, folder))
+    return connections.open_tree(spec, secrets, folder=folder)
 
 
 def open_topology(spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource:
-    """See OpenTopology; connected to at its first use."""
-    from tidegate.control.connections import brokers_connection
-    from tidegate.kafka.brokers import KafkaTopology
+    """The brokers of `spec`, as `control.connections` opens them; connected to at their first use."""
+    from tidegate.control import connections
 
-    return KafkaTopology(brokers_connection(spec, secrets, folder), topic_names=topic_names)
+    return connections.open_topology(spec, secrets, folder=folder, topic_names=topic_names)
 
 
 def open_reader(settings: MetricsSettings) -> Reader:
@@ -96,6 +84,10 @@ class Surroundings:
     debug: bool = False
     exit_code: int = ExitCode.OK
     exit_code_of: Callable[[Exception], int] = lambda _: ExitCode.ERROR
+
+    def now_ms(self) -> int:
+        """The command's clock in milliseconds since the epoch."""
+        return round(self.now_seconds() * 1000)
 
 
 def surroundings_of(context: typer.Context, *, debug: bool) -> Surroundings:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 from pydantic import ValidationError
@@ -20,11 +20,10 @@ from controller_logic.model import Usage
 from controller_logic.reasons import Reason
 from tidegate.commands.context import Surroundings
 from tidegate.commands.credentials_file import read_credentials_file
-from tidegate.control.connections import Secrets, read_secrets
+from tidegate.control.connections import Secrets, open_cluster, read_secrets
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins, Seen
 from tidegate.errors import InvalidResource, NotFound, TidegateError
-from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
 from tidegate.kube.rollup_jobs import read_result
@@ -32,6 +31,10 @@ from tidegate.resources.authentication import secret_names
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
+
+if TYPE_CHECKING:
+    from tidegate.rollup.terms.policy import PolicyTerms
+
 
 # Custom resources from YAML files, as `kubectl apply -f` would take them, but read strictly: a
 # spelling mistake is an error.
@@ -240,6 +243,20 @@ def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
     return PolicySource(declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses)
 
 
+def policy_of(around: Surroundings, files: Sequence[str] | None) -> PolicySource | None:
+    """The one policy in the files, for a rollup or a report on a laptop; None without files. Raises what `find_policy` raises."""
+    return find_policy(around, PolicyOptions(files=files)) if files else None
+
+
+def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
+    """What it declares, in the words of rollups; without a policy nothing is known of tiers, contracts and limits."""
+    from tidegate.rollup.terms.policy import PolicyTerms
+
+    if source is None:
+        return None
+    return PolicyTerms.of(source.declared.policy, source.declared.tiers or (), source.tier_statuses)
+
+
 def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) -> list[RawObject]:
     return list(kubernetes.list_all(kind, (options.namespace,) if options.namespace else ()).items)
 
@@ -279,12 +296,19 @@ class AccessOptions:
 @contextmanager
 def opened_cluster(around: Surroundings, source: PolicySource, options: AccessOptions) -> Iterator[KafkaCluster]:
     """The policy's cluster with its leaders, as the operator holds it."""
-    with opened_tree(around, source, options) as tree, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        store = ZooKeeperQuotaStore(tree)
-        spec, secrets = _brokers(source, options)
-        topology = around.open_topology(spec, secrets, folder=Path(folder), topic_names=store.topic_names)
-        with closing(topology):
-            yield KafkaCluster(tree.address, store, topology)
+    zookeeper, secrets = _zookeeper(source, options)
+    brokers, brokers_secrets = _brokers(source, options)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        opened = open_cluster(
+            brokers.model_copy(update={"zookeeper": zookeeper.zookeeper}),
+            secrets=secrets,
+            brokers_secrets=brokers_secrets,
+            folder=Path(folder),
+            open_tree=around.open_tree,
+            open_topology=around.open_topology,
+        )
+        with closing(opened) as cluster:
+            yield cluster
 
 
 @contextmanager

@@ -12,15 +12,15 @@ import typer
 from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import Surroundings, surroundings_of
-from tidegate.commands.inputs import PolicySource
+from tidegate.commands.inputs import PolicySource, policy_of, terms_of
 from tidegate.commands.output import Page
 from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
-from tidegate.commands.rollup_extra import require_extra
-from tidegate.commands.rollup_policy import terms_of
-from tidegate.commands.trail import moment, trail_in
+from tidegate.commands.rollup_job import require_extra
+from tidegate.control.audit.lines import lines_in
 from tidegate.control.connections import settings_of
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
+from tidegate.resources.fields import moment
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.report.inputs import member_terms, recommendations
 from tidegate.rollup.report.recipes import source_series
@@ -103,7 +103,6 @@ def report(
     """
     around = surroundings_of(context, debug=debug)
     require_extra()
-    from tidegate.commands.rollup_policy import policy_of
     from tidegate.rollup.report.compute import figures_of
     from tidegate.rollup.report.files import write_report
     from tidegate.rollup.report.inputs import stored_provenance, stored_tables
@@ -129,7 +128,7 @@ def report(
         members=parts.members,
         prices=Prices(per_gib=prices, currency=currency),
         recommendations=parts.recommendations,
-        trail=None if audit_file is None else trail_in(audit_file),
+        trail=None if audit_file is None else lines_in(audit_file),
         provenance=replace(stored_provenance(found, start_ms, end_ms), series=parts.series),
     )
     page = write_report(figures_of(request), out)

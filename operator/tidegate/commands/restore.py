@@ -31,6 +31,7 @@ from tidegate.commands.plan import entity_document
 from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.errors import Conflict, RetryLater, WriteRefused
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate.kafka.zookeeper.nodes import wrong_cluster
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 # Giving back what the ledger shows as ours, with no Kubernetes: the operator's own decision for a
@@ -390,7 +391,7 @@ def _refuse_other_cluster(facts: ClusterFacts, expected: str | None, address: st
     if expected is not None and facts.cluster_id != expected:
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
-            f"The Kafka cluster at {address} has id {facts.cluster_id}, not {expected} as --cluster-id demands. Nothing was written.",
+            f"{wrong_cluster(address, facts.cluster_id, expected)} as --cluster-id demands. Nothing was written.",
         )
 
 

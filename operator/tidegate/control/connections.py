@@ -9,15 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from controller_logic.reasons import Reason
-from tidegate.control.observe import KafkaCluster
+from tidegate.control.observe import KafkaCluster, TopologySource
 from tidegate.errors import NeedsMending, TidegateError
-from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, TlsFiles, ZooKeeperConnection
-from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.settings import (
     BasicLogin,
@@ -234,18 +233,65 @@ def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
 
 # Connects a policy to its real cluster: quotas through ZooKeeper, leaders from the brokers.
 # Neither is contacted before its first use.
+#
+# The libraries are imported when a connection is opened, so that a command which opens none
+# answers at once.
 
 
-def open_cluster(spec: KafkaSpec, *, secrets: Secrets, folder: Path) -> KafkaCluster:
-    """The real thing. Neither side is contacted before its first use."""
-    zookeeper = zookeeper_connection(spec, secrets, folder)
-    brokers = brokers_connection(spec, secrets, folder)
-    store = ZooKeeperQuotaStore(ZooKeeperSession(zookeeper))
-    return KafkaCluster(zookeeper.connect, store, KafkaTopology(brokers, topic_names=store.topic_names))
+class OpenTree(Protocol):
+    """Opens the ZooKeeper of `spec`. `folder` is private and outlives the connection; certificates are kept there."""
+
+    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree: ...
+
+
+class OpenTopology(Protocol):
+    """Opens the brokers of `spec`; `topic_names` lists all topics, for prefixes."""
+
+    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource: ...
+
+
+def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
+    """See OpenTree. Raises NeedsMending when a Secret does not hold what it must."""
+    from tidegate.kafka.zookeeper.session import ZooKeeperSession
+
+    return ZooKeeperSession(zookeeper_connection(spec, secrets, folder))
+
+
+def open_topology(spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource:
+    """See OpenTopology. Raises NeedsMending when a Secret does not hold what it must."""
+    from tidegate.kafka.brokers import KafkaTopology
+
+    return KafkaTopology(brokers_connection(spec, secrets, folder), topic_names=topic_names)
+
+
+def open_cluster(
+    spec: KafkaSpec,
+    *,
+    secrets: Secrets,
+    folder: Path,
+    brokers_secrets: Secrets | None = None,
+    open_tree: OpenTree = open_tree,
+    open_topology: OpenTopology = open_topology,
+) -> KafkaCluster:
+    """The cluster of `spec`; `brokers_secrets` where those of the brokers come from elsewhere than ZooKeeper's.
+
+    Raises NeedsMending when a Secret does not hold what it must.
+    """
+    tree = open_tree(spec, secrets, folder=folder)
+    store = ZooKeeperQuotaStore(tree)
+    try:
+        topology = open_topology(spec, brokers_secrets or secrets, folder=folder, topic_names=store.topic_names)
+    except BaseException:
+        store.close()
+        raise
+    return KafkaCluster(tree.address, store, topology)
 
 
 # A changed Secret is noticed within this time; reading it every pass would be noise in the API server's audit log.
 SECRET_AGE_SECONDS = 60.0
+
+Origin = TypeVar("Origin")
+Opened = TypeVar("Opened")
 
 
 class OpenCluster(Protocol):
@@ -262,6 +308,58 @@ class _Wanted:
     secrets: Secrets
 
 
+class Renewed(Generic[Origin, Opened]):
+    """Something that is open, with a private folder; opened anew when what it was made of has changed. One thread at a time may use it.
+
+    `read` gives what it is made of now, Secrets among it, and gets what it was made of; it is asked once a minute. `close` must not raise.
+    """
+
+    def __init__(
+        self,
+        *,
+        read: Callable[[Origin | None], Origin],
+        opener: Callable[[Origin, Path], Opened],
+        close: Callable[[Opened], None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._read = read
+        self._opener = opener
+        self._close = close
+        self._monotonic = monotonic
+        self._origin: Origin | None = None
+        self._read_at_seconds = float("-inf")
+        self._opened: Opened | None = None
+        self._folder: Path | None = None
+
+    @property
+    def origin(self) -> Origin | None:
+        """What it was made of; None while nothing is open."""
+        return self._origin
+
+    def current(self, *, is_outdated: bool = False) -> Opened:
+        """What is open, opened anew where needed. `is_outdated` = do not wait for the minute. Raises what reading and opening raise."""
+        if self._opened is not None and not is_outdated and self._monotonic() - self._read_at_seconds <= SECRET_AGE_SECONDS:
+            return self._opened
+        origin = self._read(self._origin)
+        self._read_at_seconds = self._monotonic()
+        if self._opened is not None and origin == self._origin:
+            return self._opened
+        self.close()
+        self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+        self._opened = opened = self._opener(origin, self._folder)
+        self._origin = origin
+        return opened
+
+    def close(self) -> None:
+        """Close it and remove its folder. A second call does nothing."""
+        opened, self._opened, self._origin = self._opened, None, None
+        if opened is not None:
+            self._close(opened)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class Connection:
     """At most one open cluster. `wake` is called when its brokers come, go or elect a controller."""
 
@@ -272,34 +370,20 @@ class Connection:
         self._kubernetes = kubernetes
         self._opener = opener
         self._wake = wake
-        self._monotonic = monotonic
-        self._made_of: _Wanted | None = None
-        self._secrets_read_at_seconds = 0.0
-        self._cluster: KafkaCluster | None = None
-        self._folder: Path | None = None
+        self._spec: KafkaSpec | None = None
+        self._renewed = Renewed(read=self._wanted, opener=self._open, close=KafkaCluster.close, monotonic=monotonic)
 
     def cluster(self, spec: KafkaSpec) -> KafkaCluster:
         """The cluster that `spec` means. Raises a TidegateError when a Secret cannot be read or does not fit."""
-        if self._cluster is not None and self._made_of is not None and self._made_of.spec == spec and not self._secrets_are_old():
-            return self._cluster
-        wanted = self._wanted(spec)
-        if self._cluster is None or wanted != self._made_of:
-            self.close()
-            self._cluster = self._open(wanted)
-            self._made_of = wanted
-        return self._cluster
+        self._spec = spec
+        origin = self._renewed.origin
+        return self._renewed.current(is_outdated=origin is not None and origin.spec != spec)
 
     def close(self) -> None:
-        cluster, self._cluster, self._made_of = self._cluster, None, None
-        if cluster is not None:
-            cluster.close()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        self._renewed.close()
 
-    def _open(self, wanted: _Wanted) -> KafkaCluster:
-        self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
-        cluster = self._opener(wanted.spec, secrets=wanted.secrets, folder=self._folder)
+    def _open(self, wanted: _Wanted, folder: Path) -> KafkaCluster:
+        cluster = self._opener(wanted.spec, secrets=wanted.secrets, folder=folder)
         try:
             cluster.store.watch(self._wake)
         except TidegateError:
@@ -307,13 +391,11 @@ class Connection:
             raise
         return cluster
 
-    def _secrets_are_old(self) -> bool:
-        return self._monotonic() - self._secrets_read_at_seconds > SECRET_AGE_SECONDS
-
-    def _wanted(self, spec: KafkaSpec) -> _Wanted:
+    def _wanted(self, before: _Wanted | None) -> _Wanted:
         """A Secret that has vanished under an open connection is remembered: a namespace that is being deleted loses its Secrets before
         its policies, which still have quotas to give back."""
-        known = self._made_of.secrets if self._made_of is not None and self._made_of.spec == spec else None
-        secrets = read_secrets(self._kubernetes, self._namespace, spec.secret_names, known=known)
-        self._secrets_read_at_seconds = self._monotonic()
-        return _Wanted(spec, secrets)
+        spec = self._spec
+        if spec is None:
+            raise ValueError("a connection is asked for the cluster of a spec")
+        known = before.secrets if before is not None and before.spec == spec else None
+        return _Wanted(spec, read_secrets(self._kubernetes, self._namespace, spec.secret_names, known=known))

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -16,7 +17,7 @@ import structlog
 from controller_logic.model import ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import seconds_until_next_reading
-from tidegate.control.connections import Secrets, metrics_settings, read_secrets
+from tidegate.control.connections import Renewed, Secrets, metrics_settings, read_secrets
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader
@@ -28,7 +29,6 @@ log = structlog.get_logger(__name__)
 # Passes are not worth more: cards are judged over several scrapes, and each pass reads every quota. But a pass that something else
 # wakes finds readings that may still be used, so they are taken twice in the time in which they go stale.
 SHORTEST_INTERVAL_SECONDS = 5.0
-SECRET_AGE_SECONDS = 60.0
 _BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
 _STOP_SECONDS = 1.0
 
@@ -149,23 +149,22 @@ class _Source:
         self._namespace = namespace
         self._spec = spec
         self._around = around
-        self._reader: Reader | None = None
-        self._secrets: Secrets | None = None
-        self._read_at_seconds = float("-inf")
+        self._renewed = Renewed(read=self._secrets, opener=self._open, close=_close, monotonic=around.monotonic)
 
     def reader(self) -> Reader:
         """Raises a TidegateError when a Secret cannot be read or lacks a key."""
-        if self._reader is not None and self._around.monotonic() - self._read_at_seconds < SECRET_AGE_SECONDS:
-            return self._reader
-        secrets = read_secrets(self._around.kubernetes, self._namespace, self._spec.prometheus.secret_names)
-        self._read_at_seconds = self._around.monotonic()
-        if self._reader is None or secrets != self._secrets:
-            self.close()
-            self._reader, self._secrets = self._around.opener(metrics_settings(self._spec, secrets)), secrets
-        return self._reader
+        return self._renewed.current()
 
     def close(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            with contextlib.suppress(OSError):
-                reader.close()
+        self._renewed.close()
+
+    def _secrets(self, _before: object) -> Secrets:
+        return read_secrets(self._around.kubernetes, self._namespace, self._spec.prometheus.secret_names)
+
+    def _open(self, secrets: Secrets, _folder: Path) -> Reader:
+        return self._around.opener(metrics_settings(self._spec, secrets))
+
+
+def _close(reader: Reader) -> None:
+    with contextlib.suppress(OSError):
+        reader.close()

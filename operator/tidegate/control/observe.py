@@ -15,6 +15,7 @@ from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate.kafka.zookeeper.nodes import migration_running, no_controller, two_policies_advice, wrong_cluster
 
 # Is the cluster that answers the one that may be written? One answer from its facts, before
 # anything is decided.
@@ -59,25 +60,25 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
     if expected.cluster_id is not None and facts.cluster_id != expected.cluster_id:
         yield (
             Reason.WRONG_CLUSTER,
-            f"The cluster at {expected.address} has id {facts.cluster_id}, but spec.kafka.clusterId says {expected.cluster_id}; "
+            f"{wrong_cluster(expected.address, facts.cluster_id, expected.cluster_id)} as in spec.kafka.clusterId; "
             f"{_NOTHING_CHANGES} until the address or the id is corrected",
         )
     if facts.migration_running:
         yield (
             Reason.MIGRATION_RUNNING,
-            f"The cluster at {expected.address} is being migrated to KRaft, so its ZooKeeper nodes must not be written; "
-            f"{_NOTHING_CHANGES}. Quotas of a KRaft cluster need quotaStore AdminApi, which comes in a later version",
+            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. "
+            "Quotas of a KRaft cluster need quotaStore AdminApi, which comes in a later version",
         )
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
         yield (
             Reason.CLUSTER_ALREADY_MANAGED,
             f"Policy {facts.owner_policy_key} manages cluster {facts.cluster_id} already; this policy changes nothing. "
-            f"Delete one of the two; if {facts.owner_policy_key} is gone, `tidegate restore` gives its quotas and its claim back",
+            f"{two_policies_advice(facts.owner_policy_key)}",
         )
     if facts.controller_version is None:
         yield (
             Reason.CONTROLLER_ABSENT,
-            f"The cluster at {expected.address} has no controller at the moment; {_NOTHING_CHANGES} until it has one",
+            f"{no_controller(expected.address)}; {_NOTHING_CHANGES} until it has one",
         )
 
 

@@ -3,15 +3,12 @@
 Only what was really written counts; what was decided but refused, or only would have been written, changed nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
 from controller_logic.reasons import Reason
-
-AuditLine = Mapping[str, Any]
-
+from tidegate.control.audit.lines import AuditLine as AuditLine
+from tidegate.control.audit.lines import seconds_of
 
 _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 _DIRECTIONS = {"egress": "fetch", "ingress": "produce"}
@@ -98,7 +95,7 @@ def read_trail(lines: Iterable[AuditLine], policy: str, *, end_ms: int) -> Trail
 
 
 def _at_ms(line: AuditLine) -> int:
-    return round(datetime.fromisoformat(line["t"]).timestamp() * 1000)
+    return round(seconds_of(line) * 1000)
 
 
 def _written(line: AuditLine) -> Iterator[Written]:

@@ -19,7 +19,8 @@ from tests.integration.kafka.test_zookeeper_store import KazooWriter
 from tidegate.control.connections import Secrets, brokers_connection, zookeeper_connection
 from tidegate.errors import Unreachable
 from tidegate.kafka.brokers import KafkaTopology
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.policy import KafkaCluster
 
 pytestmark = [
@@ -84,7 +85,8 @@ def brokers_spec(servers: str, lacking: tuple[str, ...] = ()) -> KafkaCluster:
 
 
 def test_quotas_are_written_through_an_encrypted_port(secure_zookeeper: str, certificates: Certificates, tmp_path: Path) -> None:
-    store = open_zookeeper_store(zookeeper_connection(zookeeper_spec(secure_zookeeper), secrets_of(certificates), tmp_path))
+    connection = zookeeper_connection(zookeeper_spec(secure_zookeeper), secrets_of(certificates), tmp_path)
+    store = ZooKeeperQuotaStore(ZooKeeperSession(connection))
     values = {QuotaKey.PRODUCER_BYTE_RATE: "2048"}
     (outcome,) = store.write([first(store.read([ALICE])[ALICE], values)], CLUSTER)
     assert outcome.applied
@@ -98,7 +100,7 @@ def test_a_zookeeper_that_wants_more_than_is_declared_is_unreachable_and_named(
 ) -> None:
     declared = zookeeper_spec(secure_zookeeper, lacking)
     connection = replace(zookeeper_connection(declared, secrets_of(certificates), tmp_path), start_timeout_seconds=2.0)
-    store = open_zookeeper_store(connection)
+    store = ZooKeeperQuotaStore(ZooKeeperSession(connection))
     with pytest.raises(Unreachable) as error:
         store.facts()
     assert secure_zookeeper in error.value.message

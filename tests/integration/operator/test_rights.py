@@ -16,7 +16,8 @@ from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from tests.integration.conftest import SASL_USERS
 from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -89,7 +90,7 @@ def test_the_documented_rights_are_enough_for_everything(
     finally:
         operator.terminate()
         assert operator.wait(timeout=30) == 0
-    store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     assert store.facts().owner_policy_key is None
     store.close()
     assert not [line for line in log_path.read_text().splitlines() if re.search(r"forbidden|\b403\b", line, re.IGNORECASE)]

@@ -26,7 +26,7 @@ from tests.integration.rollup.estate import (
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.cli import main
 from tidegate.commands.context import Surroundings
-from tidegate.commands.rollup_span import span_words
+from tidegate.commands.rollup import span_words
 from tidegate.rollup.tables.store import UsageStore
 
 pytestmark = pytest.mark.integration

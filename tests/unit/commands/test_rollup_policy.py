@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from tidegate.commands.context import Surroundings
-from tidegate.commands.rollup_policy import policy_of, terms_of
+from tidegate.commands.inputs import policy_of, terms_of
 
 AROUND = Surroundings(out=io.StringIO(), err=io.StringIO(), now_seconds=lambda: 0.0)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.goldens.golden import numbers
-from tidegate.commands.rollup_span import span_between, span_words
+from tidegate.commands.rollup import span_between, span_words
 from tidegate.errors import InvalidResource
 
 HOUR, MINUTE = 3_600_000, 60_000

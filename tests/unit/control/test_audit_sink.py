@@ -2,6 +2,8 @@
 
 import os
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
@@ -28,43 +30,64 @@ class Full:
             raise OSError(28, "No space left on device")
         self.text += text
 
+    def close(self) -> None:
+        """Its text stays to be looked at."""
 
-def test_what_is_there_already_stays(tmp_path: Path) -> None:
+
+@pytest.fixture
+def open_file() -> Iterator[Callable[[Path], AuditFile]]:
+    """Opens audit files, and closes them after the test."""
+    with ExitStack() as stack:
+        yield lambda path: stack.enter_context(closing(AuditFile(str(path))))
+
+
+def test_what_is_there_already_stays(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text("before\n")
-    AuditFile(str(path)).append("one\n")
-    AuditFile(str(path)).append("two\n")
+    open_file(path).append("one\n")
+    open_file(path).append("two\n")
     assert path.read_text() == "before\none\ntwo\n"
 
 
-def test_after_a_line_that_was_torn_by_a_crash_a_new_one_begins(tmp_path: Path) -> None:
+def test_after_a_line_that_was_torn_by_a_crash_a_new_one_begins(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text('{"kind":"wri')
-    AuditFile(str(path)).append("one\n")
+    open_file(path).append("one\n")
     assert path.read_text() == '{"kind":"wri\none\n'
 
 
-def test_a_file_that_was_rotated_away_is_opened_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_rotated_away_is_opened_anew(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
-    sink = AuditFile(str(path))
+    sink = open_file(path)
     sink.append("one\n")
     path.rename(tmp_path / "audit.jsonl.1")
     sink.append("two\n")
     assert (path.read_text(), (tmp_path / "audit.jsonl.1").read_text()) == ("two\n", "one\n")
 
 
-def test_a_file_that_was_copied_and_cut_short_begins_anew_without_a_hole(tmp_path: Path) -> None:
+def test_a_file_that_was_copied_and_cut_short_begins_anew_without_a_hole(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
-    sink = AuditFile(str(path))
+    sink = open_file(path)
     sink.append("one\n")
     os.truncate(path, 0)
     sink.append("two\n")
     assert path.read_text() == "two\n"
 
 
-def test_nobody_else_on_the_machine_may_read_the_file(tmp_path: Path) -> None:
+def test_a_named_pipe_is_written_to_as_well(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    sink = open_file(path)
+    sink.append("one\n")
+    sink.append("two\n")
+    assert os.read(reader, 100) == b"one\ntwo\n"
+    os.close(reader)
+
+
+def test_nobody_else_on_the_machine_may_read_the_file(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
-    AuditFile(str(path)).append("one\n")
+    open_file(path).append("one\n")
     assert path.stat().st_mode & 0o007 == 0
 
 
@@ -110,6 +133,9 @@ class Stuck:
 
     def append(self, text: str) -> None:
         assert self.gate.wait(30)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def test_a_disk_that_stands_still_holds_nobody_up() -> None:

@@ -29,6 +29,9 @@ class Shelf:
     def append(self, text: str) -> None:
         self.lines += [json.loads(line) for line in text.splitlines()]
 
+    def close(self) -> None:
+        """What it has stays to be looked at."""
+
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line["kind"] == kind]
 

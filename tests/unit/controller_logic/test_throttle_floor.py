@@ -7,7 +7,7 @@ import pytest
 from controller_logic.model import MIN_BYTE_RATE, Entity, Level
 from controller_logic.throttle.buckets import floor_of
 from controller_logic.throttle.input import ManagedRate
-from controller_logic.throttle.settings import OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND, ClientFloors
+from controller_logic.throttle.settings import ClientFloors
 from tests.goldens.golden import numbers
 from tests.unit.controller_logic.gates import BARE, IN, MB, OUT
 
@@ -30,9 +30,8 @@ def test_a_consumer_gets_a_mebibyte_and_that_is_said() -> None:
     assert numbers(floor.because) == {1.0}
 
 
-def test_on_brokers_that_return_whole_fetches_a_consumer_gets_five_megabytes() -> None:
-    floors = ClientFloors(consumer=OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND)
-    assert floor_of(CONSUMER, floors).value == 5 * MB
+def test_a_higher_floor_for_consumers_is_kept() -> None:
+    assert floor_of(CONSUMER, ClientFloors(consumer=5 * MB)).value == 5 * MB
 
 
 def test_every_known_producer_gets_a_full_buffer_per_delivery_timeout() -> None:

@@ -31,7 +31,7 @@ def test_a_refused_login_is_told_from_silence(
 
     monkeypatch.setattr(session, "_await_login", fails)
     with pytest.raises(told, match=r"127\.0\.0\.1:1"):
-        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login))
+        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login), lambda _: None)
 
 
 def test_a_refused_login_reads_like_this(monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]) -> None:
@@ -40,5 +40,5 @@ def test_a_refused_login_reads_like_this(monkeypatch: pytest.MonkeyPatch, golden
 
     monkeypatch.setattr(session, "_await_login", fails)
     with pytest.raises(Unauthorized) as refused:
-        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=LOGIN))
+        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=LOGIN), lambda _: None)
     golden(refused.value.message)

@@ -11,9 +11,10 @@ from tests.goldens.golden import numbers
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, brokers_of, put, put_hours, usage_5m
 from tidegate.commands.output import Page
+from tidegate.commands.rollup_page import byte_words, show_top
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
-from tidegate.rollup.show import Answer, Question, byte_words, ranked_columns, top
+from tidegate.rollup.show import Answer, Question, ranked_columns, top
 from tidegate.rollup.tables.store import UsageStore
 
 NOW = DAY + DAY_MS
@@ -29,7 +30,7 @@ def store() -> UsageStore:
 
 def told(answer: Answer) -> str:
     out = io.StringIO()
-    answer.show(Page(out))
+    show_top(answer, Page(out))
     return out.getvalue()
 
 

@@ -196,19 +196,19 @@ class ClusterSight:
         if self.cluster_id != expected_cluster_id:
             raise WriteRefused(
                 Reason.WRONG_CLUSTER,
-                f"The Kafka cluster at ZooKeeper {self.address} is {self.cluster_id}, not {expected_cluster_id}. Nothing is written. "
+                f"{wrong_cluster(self.address, self.cluster_id, expected_cluster_id)}. Nothing is written. "
                 "Correct the address, or the policy's clusterId if the cluster was rebuilt on purpose.",
             )
         if self.migration_running:
             raise WriteRefused(
                 Reason.MIGRATION_RUNNING,
-                f"Kafka at ZooKeeper {self.address} is being migrated to KRaft: its controller would overwrite quotas that are written to "
-                "ZooKeeper. Nothing is written. Finish the migration, then manage the cluster through the admin protocol.",
+                f"{migration_running(self.address)}. Nothing is written. Finish the migration, then manage the cluster through the admin "
+                "protocol.",
             )
         if not self.has_controller:
             raise RetryLater(
                 Reason.CONTROLLER_ABSENT,
-                f"Kafka at ZooKeeper {self.address} has no controller at the moment. Nothing is written; the next pass tries again.",
+                f"{no_controller(self.address)}. Nothing is written; the next pass tries again.",
             )
         self._require_own_claim(policy_keys)
 
@@ -224,9 +224,29 @@ def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
     """The refusal for a policy that is not the one whose claim stands."""
     return WriteRefused(
         Reason.CLUSTER_ALREADY_MANAGED,
-        f"This Kafka cluster is managed by policy {claim.policy_key} (uid {claim.policy_uid}), so nothing is written for {policy_key}. "
-        f"Delete one of the two; if {claim.policy_key} is gone for good, `tidegate restore` gives its quotas back and frees the cluster.",
+        f"Policy {claim.policy_key} (uid {claim.policy_uid}) manages this Kafka cluster already, so nothing is written for {policy_key}. "
+        f"{two_policies_advice(claim.policy_key)}.",
     )
+
+
+def wrong_cluster(address: str, found: str, expected: str) -> str:
+    """That another cluster answers than the one that was expected."""
+    return f"The cluster at {address} has id {found}, not {expected}"
+
+
+def migration_running(address: str) -> str:
+    """That the controller would overwrite what is written to ZooKeeper."""
+    return f"The cluster at {address} is being migrated to KRaft, so its ZooKeeper nodes must not be written"
+
+
+def no_controller(address: str) -> str:
+    """That no controller is elected."""
+    return f"The cluster at {address} has no controller at the moment"
+
+
+def two_policies_advice(owner_policy_key: str) -> str:
+    """What to do where two policies name one cluster."""
+    return f"Delete one of the two; if {owner_policy_key} is gone for good, `tidegate restore` gives its quotas and its claim back"
 
 
 def see_cluster(tree: ZnodeTree) -> ClusterSight:

@@ -12,7 +12,6 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
 from tidegate.kafka.names import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
-from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
     LEDGER_ROOT,
@@ -23,7 +22,6 @@ from tidegate.kafka.zookeeper.nodes import (
     see_cluster,
     see_entities,
 )
-from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
 
@@ -73,11 +71,6 @@ def _clients_of_users(tree: ZnodeTree, users: Sequence[str]) -> Iterable[str]:
 
 _TOPICS_PATH = "/brokers/topics"
 _CLAIM_ATTEMPTS = 5
-
-
-def open_zookeeper_store(connection: ZooKeeperConnection) -> "ZooKeeperQuotaStore":
-    """The store on a real ZooKeeper. It connects at its first call, and again whenever its session has died."""
-    return ZooKeeperQuotaStore(ZooKeeperSession(connection))
 
 
 class ZooKeeperQuotaStore:

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import DataType, DoubleType, MapType, StringType, StructField, StructType, TimestampType
 
-from tidegate.commands.trail import moment
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerLabel, MetricsSettings, Preset, PrometheusServer
+from tidegate.resources.fields import moment
 from tidegate.rollup.ingest import DirectionSelections, catalogue
 from tidegate.rollup.samples import Selection, SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, TABLES

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import requests
 from requests import exceptions
@@ -24,6 +24,7 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.client import SHOWN_CHARACTERS, Session, said_in, shortly, shown_address
 from tidegate.prometheus.settings import PrometheusServer
+from tidegate.retry import retry
 
 # How many requests to one server are under way at once, over all processes of this machine:
 # Spark's workers know nothing of each other.
@@ -221,8 +222,8 @@ class HistorySettings:
     answer_limit_bytes: int = 512 * 1024 * 1024
 
 
-# The operator's session with what only history needs: answers handed out unread, a token from a
-# file, a certificate of our own.
+# The operator's session with what only history needs: a token from a file, and a certificate of
+# our own.
 
 
 class HistorySession(Session):
@@ -235,10 +236,6 @@ class HistorySession(Session):
             self.auth = _TokenFile(Path(settings.token_file))
         if settings.client_certificate is not None:
             self.cert = settings.client_certificate.certificate_file, settings.client_certificate.key_file
-
-    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
-        """The answer itself, its body unread; the operator's session wraps it for a library that is not used here."""
-        return requests.Session.send(self, request, **{**kwargs, "stream": True})
 
 
 class _TokenFile(AuthBase):
@@ -340,15 +337,15 @@ class Exchange:
         Raises what `read` raises; Unreachable after all attempts or when the time is over; Incomplete for an answer that is damaged, of
         another kind or too large; Unauthorized, NotFound or InvalidResource when the server says so.
         """
-        for attempt in range(self._settings.attempts):
-            try:
-                return self._once(question, read, until)
-            except _WORTH_REPEATING:
-                pause_seconds = _pause_seconds(attempt)
-                if attempt + 1 == self._settings.attempts or self._monotonic() + pause_seconds >= until:
-                    raise
-            self._pause(pause_seconds)
-        raise AssertionError("the last attempt either returns or raises")
+        return retry(
+            lambda: self._once(question, read, until),
+            attempts=self._settings.attempts,
+            is_worth_repeating=lambda error: isinstance(error, _WORTH_REPEATING),
+            pause_seconds=lambda attempt, _: _pause_seconds(attempt),
+            until_monotonic_seconds=until,
+            monotonic=self._monotonic,
+            sleep=self._pause,
+        )
 
     def close(self) -> None:
         """Hang up; the next question connects anew."""
@@ -390,5 +387,5 @@ class Exchange:
 
 def _pause_seconds(attempt: int) -> float:
     """Twice as long each time, and never the same for two: those who failed together would ask together again."""
-    longest: float = min(_FIRST_PAUSE_SECONDS * 2.0**attempt, _LONGEST_PAUSE_SECONDS)
+    longest: float = min(_FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1), _LONGEST_PAUSE_SECONDS)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nothing secret

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from tidegate.commands.output import Page
-from tidegate.commands.rollup_progress import shown
+from tidegate.commands.rollup_page import shown
 from tidegate.rollup.samples import Count, Step
 
 
