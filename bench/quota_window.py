@@ -1,4 +1,4 @@
-"""What the brokers' `quota.window.num` does to accuracy, mutes and the card.
+"""What the brokers' `quota.window.num` does to accuracy, mutes and the NIC.
 
 `python -m bench quota-window-3` measures one window, on a broker of its own.
 `python -m bench.quota_window` gathers the newest run of every window into docs/measurements and prints the tables of docs/quota-window.md.

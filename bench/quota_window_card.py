@@ -1,4 +1,4 @@
-"""The bytes of a machine's network card in each second of the wall clock, as the kernel counts them. It judges nothing."""
+"""The bytes of a machine's NIC in each second of the wall clock, as the kernel counts them. It judges nothing."""
 
 import json
 import subprocess
@@ -18,14 +18,14 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """All bytes that a card has sent and received since it exists."""
+    """All bytes that a NIC has sent and received since it exists."""
 
     egress: int
     ingress: int
 
 
-class Card:
-    """A context manager that reads the counters of `namespace`'s card while it is open.
+class Nic:
+    """A context manager that reads the counters of `namespace`'s NIC while it is open.
 
     Readings come a few times a second, later where the machine is busy elsewhere; between two of them bytes are spread evenly.
     """

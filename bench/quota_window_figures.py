@@ -1,4 +1,4 @@
-"""What the rows of a run say: how near clients come to their quotas, how the card swings, how long clients are silent. Pure arithmetic."""
+"""What the rows of a run say: how near clients come to their quotas, how the NIC swings, how long clients are silent. Pure arithmetic."""
 
 from collections.abc import Iterable, Sequence
 from statistics import mean
@@ -26,7 +26,7 @@ def peak(carried: Sequence[int]) -> float:
 
 
 def egress_peak(rows: Sequence[Second]) -> float:
-    """How far the highest steady second of the card's egress is above the mean, as a factor."""
+    """How far the highest steady second of the NIC's egress is above the mean, as a factor."""
     return peak([row.egress for row in of_phase(rows, Phase.STEADY)])
 
 
@@ -61,7 +61,7 @@ def _accuracy(rows: Sequence[Second]) -> Figure:
     farthest = max(abs(shares[client] - 100) for client in CLIENTS if client.kind is Kind.PRODUCER)
     least = min(shares, key=lambda client: shares[client])
     what = f"quota.window.num {rows[0].window}: share of its quota that the worst of nine flat-out clients gets"
-    peaks = f"highest second of the card's egress {egress_peak(rows):.1f}, ingress {ingress_peak(rows):.1f} times its mean"
+    peaks = f"highest second of the NIC's egress {egress_peak(rows):.1f}, ingress {ingress_peak(rows):.1f} times its mean"
     note = f"{least.kind} of {least.quota // 1_000_000} MB/s; producers within {farthest:.0f} % of theirs; {peaks}"
     return Figure(what, shares[least], "%", None, note)
 

@@ -19,7 +19,7 @@ def window_picture(runs: Mapping[int, Sequence[Second]]) -> str:
         axes = figure.subplots(2, len(runs), sharey="row", squeeze=False)
         for column, (samples, rows) in enumerate(sorted(runs.items())):
             _cut(axes[0][column], rows)
-            _card(axes[1][column], rows)
+            _nic(axes[1][column], rows)
             axes[0][column].set_title(f"{samples} x 1 s", fontsize=10)
         axes[0][0].set_ylabel("5 MB/s consumer,\ncut to 1 MB/s at 0\nMB/s")
         axes[1][0].set_ylabel("NIC egress,\nnothing changed\nMB/s")
@@ -37,7 +37,7 @@ def _cut(axes: Axes, rows: Sequence[Second]) -> None:
     axes.set_xlabel("seconds", fontsize=8)
 
 
-def _card(axes: Axes, rows: Sequence[Second]) -> None:
+def _nic(axes: Axes, rows: Sequence[Second]) -> None:
     steady = of_phase(rows, Phase.STEADY)
     sent = [row.egress / 1e6 for row in steady]
     axes.stairs(sent, fill=True, color=Colour.NIC)

@@ -1,4 +1,4 @@
-"""What each second of a run moved, and the CSV file of it: a row a second, a column a client and a direction of the card."""
+"""What each second of a run moved, and the CSV file of it: a row a second, a column a client and a direction of the NIC."""
 
 import csv
 from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
-from bench.quota_window_card import Card, Carried
+from bench.quota_window_card import Carried, Nic
 from bench.quota_window_clients import CLIENTS, Client, Kind, load_clients, make_topics
 from bench.quota_window_rows import QUOTA_SHARE, Phase, Second
 from controller_logic.model import QuotaWindow
@@ -48,11 +48,11 @@ def run(samples: int) -> list[Second]:
         make_topics(kafka)
         quotas = stack.enter_context(_quotas(kafka))
         namespace = kafka.broker(1).plan.namespace
-        card = stack.enter_context(Card(namespace)) if namespace else None
+        nic = stack.enter_context(Nic(namespace)) if namespace else None
         quotas.set(share=1.0)
         clients = _start(stack, kafka, samples)
         seconds = _play(quotas, samples)
-        return _rows(samples, seconds, clients=clients, card=card)
+        return _rows(samples, seconds, clients=clients, nic=nic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,14 @@ def _sleep_until(unix_seconds: float) -> None:
     time.sleep(max(0.0, unix_seconds - time.time()))
 
 
-def _rows(samples: int, seconds: Sequence[tuple[int, Phase]], *, clients: Mapping[Client, LoadClient], card: Card | None) -> list[Second]:
-    """Without a card of its own (that needs root), the broker's traffic is what its clients moved."""
+def _rows(samples: int, seconds: Sequence[tuple[int, Phase]], *, clients: Mapping[Client, LoadClient], nic: Nic | None) -> list[Second]:
+    """Without a NIC of its own (that needs root), the broker's traffic is what its clients moved."""
     moved = {client: {row.unix_seconds: row.moved_bytes for row in load.rows()} for client, load in clients.items()}
     each = [{client.name: moved[client].get(unix_second, 0) for client in CLIENTS} for unix_second, _ in seconds]
-    carried = card.carried_in([unix_second for unix_second, _ in seconds]) if card else [_carried(amounts) for amounts in each]
+    carried = nic.carried_in([unix_second for unix_second, _ in seconds]) if nic else [_carried(amounts) for amounts in each]
     return [
-        Second(samples, number, phase, amounts, by_card.egress, by_card.ingress)
-        for number, ((_, phase), amounts, by_card) in enumerate(zip(seconds, each, carried, strict=True))
+        Second(samples, number, phase, amounts, by_nic.egress, by_nic.ingress)
+        for number, ((_, phase), amounts, by_nic) in enumerate(zip(seconds, each, carried, strict=True))
     ]
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bench.raw_rows import SCRAPE_MS
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS
 
 _RESOURCES = {"produce": ("Produce", "in"), "fetch": ("Fetch", "out")}
@@ -42,7 +42,7 @@ class RawTransport:
         hour = ((start_ms + end_ms) // 2 - self._start_ms) // HOUR_MS
         return [one for broker in brokers for one in self._hour(broker, hour) if _is_selected(one.labels, selection)]
 
-    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+    def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         """The same, one after the other."""
         return [self.read(*one) for one in asked]
 

@@ -1,4 +1,4 @@
-"""A whole estate as Prometheus holds it: brokers with their cards, counters and clients, of which every byte is known.
+"""A whole estate as Prometheus holds it: brokers with their NICs, counters and clients, of which every byte is known.
 
 The brokers are `bench.rollup_truth`'s. A few are made and many are told: broker n does what broker n modulo `_MADE` does, and each hour
 is the first one again, because making them takes longer than measuring.

@@ -31,7 +31,7 @@ from controller_logic.throttle.throttle import throttle
 
 _BUDGET_SECONDS = 900.0
 _DIRECTIONS = {"out": Direction.EGRESS, "in": Direction.INGRESS}
-_NEWEST_SECONDS = 65.0  # how much of a card's past a reading holds
+_NEWEST_SECONDS = 65.0  # how much of a NIC's past a reading holds
 _SCALING = {"max": ScalingMethod.MAX, "mean": ScalingMethod.MEAN, "min": ScalingMethod.MIN}
 _SAME = 0.005  # a value that differs by less is not worth a write
 
@@ -77,12 +77,12 @@ class Adapter:
 
     def _readings(self, observed: Observed) -> Readings:
         now = observed["now"]
-        for broker, cards in observed["nic"].items():
+        for broker, nics in observed["nic"].items():
             for way, direction in _DIRECTIONS.items():
-                card = cards.get(way)
+                nic = nics.get(way)
                 spans = self._spans.setdefault((broker, direction), [])
-                if card is not None and card[0] is not None and (not spans or card[1] > spans[-1].at_seconds):
-                    spans.append(NicSpan(card[1], card[2], card[0]))
+                if nic is not None and nic[0] is not None and (not spans or nic[1] > spans[-1].at_seconds):
+                    spans.append(NicSpan(nic[1], nic[2], nic[0]))
         kept = {key: tuple(span for span in spans if now - span.at_seconds <= _NEWEST_SECONDS) for key, spans in self._spans.items()}
         clients = {
             (_entity(key), broker, _DIRECTIONS[key[2]]): ClientRate(at, rate, milliseconds)

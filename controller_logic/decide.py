@@ -24,7 +24,7 @@ from controller_logic.contracts.adaptive import adaptations
 from controller_logic.contracts.desired import Desired, desired, metering
 from controller_logic.contracts.leaders import Leaders
 from controller_logic.contracts.overrides import apply_overrides
-from controller_logic.contracts.recommend import AdviceBasis, Advised, advise
+from controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
 from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
 from controller_logic.quotas import budget
@@ -55,10 +55,10 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     return decision, replace(memory, pressures={one.broker: one.pressure for one in watched})
 
 
-def _advised(observation: Observation, memory: Memory) -> Advised:
+def _advised(observation: Observation, memory: Memory) -> Recommendations:
     """Contracts as usage makes them; without usage, without all tiers, or on the way out they are as declared."""
     if observation.usage is None or observation.tiers is None or observation.policy.deleting:
-        return Advised(observation.tiers)
+        return Recommendations(observation.tiers)
     policy = observation.policy
     basis = AdviceBasis(observation.usage, observation.tiers, policy.advice, policy.limits, observation.topology)
     return advise(basis, memory.advised)

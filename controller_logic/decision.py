@@ -10,8 +10,8 @@ from enum import StrEnum
 from controller_logic.contracts.adaptive import Adaptations
 from controller_logic.contracts.leaders import LeaderSpread
 from controller_logic.contracts.overrides import Overridden
-from controller_logic.contracts.recommend import Advised
-from controller_logic.contracts.targets import Ground, Promise, promise_of
+from controller_logic.contracts.recommend import Recommendations
+from controller_logic.contracts.targets import Promise, QuotaScaling, promise_of
 from controller_logic.model import Advice, Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
 from controller_logic.quotas.budget import Repairs, WritePace
 from controller_logic.reasons import Reason
@@ -54,7 +54,7 @@ class Memory:
     pace: WritePace | None = None
     causes: Mapping[Level, str] = field(default_factory=dict)
     adaptations: Adaptations = field(default_factory=dict)
-    advised: Advised | None = None
+    advised: Recommendations | None = None
 
 
 class MemberState(StrEnum):
@@ -81,7 +81,7 @@ class MemberReport:
 
     tier: Tier
     member: Member
-    ground: Ground | None
+    ground: QuotaScaling | None
     state: MemberState
     reason: Reason
     wording: str | None = None

@@ -50,7 +50,7 @@ class Reason(StrEnum):
     OVERRIDE_UNFIT = "OverrideUnfit", "The override's rates cannot stand in place of the member's contract; it changes nothing there."
 
     # what is seen of the brokers' load
-    BROKER_OVER_LIMIT = "BrokerOverLimit", "A broker's network card carries more than the policy's limit for it."
+    BROKER_OVER_LIMIT = "BrokerOverLimit", "A broker's NIC carries more than the policy's limit for it."
     BROKER_WITHIN_LIMIT = "BrokerWithinLimit", "A broker that was over its limit is within it again."
 
     # why nothing is changed although something could be
@@ -71,7 +71,7 @@ class Reason(StrEnum):
     REMOVAL_HELD = "RemovalHeld", "More quotas would be given back within a quarter of an hour than the policy allows without confirmation."
     WRITE_BUDGET_SPENT = "WriteBudgetSpent", "The write budget is spent for now; the rest follows later."
     NOT_LEADER = "NotLeader", "Another replica of the operator holds this policy's Lease."
-    STALE_DATA = "StaleData", "A broker's network card tells nothing usable: nothing is raised on it, and it justifies no cut."
+    STALE_DATA = "StaleData", "A broker's NIC tells nothing usable: nothing is raised on it, and it justifies no cut."
     RELEASED_UNMEASURED = (
         "ReleasedUnmeasured",
         "A broker's load has been unknown for metrics.whenStale.afterSeconds, and the policy releases throttled quotas then.",

@@ -289,8 +289,8 @@ def _rates(episode: Episode, strip: _Strip, since: _Since) -> Iterator[Markup]:
         top = [low + rate for low, rate in zip(base, means(episode.arrived[level], SAWTOOTH_SECONDS), strict=True)]
         yield area(strip.points(shown, top), strip.points(shown, base), class_=level.lower())
         base = top
-    yield line(strip.points(shown, means(episode.card, 1)), class_="nic thin")
-    yield line(strip.points(shown, means(episode.card, NIC_MEAN_SECONDS)), class_="nic")
+    yield line(strip.points(shown, means(episode.nic, 1)), class_="nic thin")
+    yield line(strip.points(shown, means(episode.nic, NIC_MEAN_SECONDS)), class_="nic")
     limit = _megabytes(LIMIT)
     yield strip.level(limit, "over dashed", f"limit\n{limit:g} MB/s", begin=0.0, end=since(episode.raised_at_seconds))
 

@@ -130,8 +130,8 @@ def _rest_of(business: Business) -> Callable[[Episode], str]:
 
 
 def _nic_at_rest(episode: Episode) -> str:
-    mean = episode.card.mean(episode.measured_from_seconds, episode.measured_seconds)
-    highest = figures.highest_second(episode.card, episode.measured_from_seconds, episode.measured_seconds)
+    mean = episode.nic.mean(episode.measured_from_seconds, episode.measured_seconds)
+    highest = figures.highest_second(episode.nic, episode.measured_from_seconds, episode.measured_seconds)
     return f"{mean / 1e6:.1f} / {highest / 1e6:.0f} MB/s"
 
 

@@ -26,7 +26,7 @@ USERS = ("checkout", "orders", "search", "reports")
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaLab]:
-    """Three brokers, each with a card of its own; one of the users has a login in ZooKeeper, beside what quotas stand there."""
+    """Three brokers, each with a NIC of its own; one of the users has a login in ZooKeeper, beside what quotas stand there."""
     with KafkaLab(brokers=3, namespaces=True, users=USERS) as lab:
         lab.create_scram_user("orders", "a password")
         yield lab
@@ -34,7 +34,7 @@ def kafka() -> Iterator[KafkaLab]:
 
 @pytest.fixture(scope="session")
 def prometheus(kafka: KafkaLab) -> Iterator[PrometheusLab]:
-    """It scrapes cards and clients every second."""
+    """It scrapes NICs and clients every second."""
     with monitoring(kafka) as lab:
         yield lab
 

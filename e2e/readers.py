@@ -1,4 +1,4 @@
-"""Clients of a scenario: readers that want a known rate from the topic's first partition, and so from broker 1's card."""
+"""Clients of a scenario: readers that want a known rate from the topic's first partition, and so from broker 1's NIC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's card is over its limit: tiers go down from L3 on and come back, with real readers, and a replica that dies changes nothing."""
+"""A broker's NIC is over its limit: tiers go down from L3 on and come back, with real readers, and a replica that dies changes nothing."""
 
 from __future__ import annotations
 

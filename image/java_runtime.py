@@ -1,6 +1,6 @@
 """The Java that Spark runs on: Debian's OpenJDK, less what Spark never asks for, put together by its own `jlink`.
 
-Debian's package for servers takes twice the room on a node, and needs libraries for fonts, sound and smart cards. What is here has the same
+Debian's package for servers takes twice the room on a node, and needs libraries for fonts, sound and smart NICs. What is here has the same
 bytes each time, and goes by the same security updates.
 """
 

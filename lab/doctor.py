@@ -160,7 +160,7 @@ def _openssl() -> Finding:
 
 def _namespaces() -> Finding:
     absent = [name for name in ("ip", "tc") if shutil.which(name) is None]
-    consequence = "No network namespaces: brokers run on loopback, their traffic is read from JMX, and cards cannot be made slower."
+    consequence = "No network namespaces: brokers run on loopback, their traffic is read from JMX, and NICs cannot be made slower."
     if absent:
         return Finding("namespaces", State.LIMITED, f"no {', '.join(absent)}", consequence, f"{_APT} iproute2")
     if os.geteuid() != 0:

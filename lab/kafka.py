@@ -221,7 +221,7 @@ _SCRAM_ITERATIONS = 4096
 _PREFERRED = 0  # the protocol's election type
 
 
-class _KnowsNobody(LabError):
+class _KnowsNoOne(LabError):
     """A broker answers from its start on, at first with an empty cluster: librdkafka calls that a partial response."""
 
 
@@ -293,7 +293,7 @@ class KafkaAdmin:
     def _says(self, holds: Callable[[Any], bool]) -> bool:
         try:
             return holds(self._metadata())
-        except _KnowsNobody:
+        except _KnowsNoOne:
             return False
 
     def _client(self) -> AdminClient:
@@ -305,7 +305,7 @@ class KafkaAdmin:
             return self._client().list_topics(timeout=_TIMEOUT_SECONDS)
         except KafkaException as error:
             if error.args[0].code() == KafkaError._PARTIAL:
-                raise _KnowsNobody(f"{self._bootstrap_servers} serves, but the controller has not told it of any broker yet.") from error
+                raise _KnowsNoOne(f"{self._bootstrap_servers} serves, but the controller has not told it of any broker yet.") from error
             raise LabError(
                 f"No broker of {self._bootstrap_servers} answered a metadata request within {_TIMEOUT_SECONDS:g} s: {error}"
             ) from error

@@ -53,7 +53,7 @@ class _Playing:
         time.sleep(_ROWS_LAG_SECONDS)
         businesses = self.crowd.by_business()
         start = self.limited - 2 * CARD_MEAN_SECONDS
-        card = self.stage.card(self.operation, start_seconds=start, end_seconds=ended)
+        nic = self.stage.nic(self.operation, start_seconds=start, end_seconds=ended)
         return Played(
             limit_bytes_per_second=self.operation.limit,
             limited_at_seconds=self.limited,
@@ -62,7 +62,7 @@ class _Playing:
             ended_seconds=ended,
             clients=self.crowd.each(),
             businesses=businesses,
-            card=card if card is not None else self.crowd.together(),
+            nic=nic if nic is not None else self.crowd.together(),
             writes=self.znodes.writes(),
         )
 

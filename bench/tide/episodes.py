@@ -76,7 +76,7 @@ def _figures(played: Played, run: _Run) -> Iterator[Figure]:
     if run.connections > 1:
         yield _of_single_connections(played, what)
     within = played.seconds_until_within()
-    yield Figure(f"{what}: first write until the card is within +5 %", _NEVER if within is None else within, "s", _WITHIN_SECONDS[speed])
+    yield Figure(f"{what}: first write until the NIC is within +5 %", _NEVER if within is None else within, "s", _WITHIN_SECONDS[speed])
     off = {business.level: played.rest_percent(business) for business in played.businesses if business.throttled is not None}
     note = ", ".join(f"{level} {percent:+.1f} %" for level, percent in off.items())
     above, below = max(off.values()), -min(off.values())

@@ -15,7 +15,7 @@ from bench.tide.script import MB, Operation
 from demo.rates import SAWTOOTH_SECONDS
 
 PICTURE = FOLDER / "episodes.svg"
-_COLOURS = {"card": Colour.NIC, "L0": Colour.LEVEL_0, "L1": Colour.LEVEL_1, "L2": Colour.LEVEL_2, "L3": Colour.LEVEL_3}
+_COLOURS = {"nic": Colour.NIC, "L0": Colour.LEVEL_0, "L1": Colour.LEVEL_1, "L2": Colour.LEVEL_2, "L3": Colour.LEVEL_3}
 _SPEEDS = ("ladder", "drain")
 _EVERY_SECONDS = 3
 _SHOWN_SECONDS = 240
@@ -45,7 +45,7 @@ def _draw(axes: Axes, operation: Operation, rates: Mapping[str, Sequence[float]]
             for end in range(SAWTOOTH_SECONDS, min(len(rates[who]), _SHOWN_SECONDS), _EVERY_SECONDS)
         ]
         times = [SAWTOOTH_SECONDS - 10 + place * _EVERY_SECONDS for place in range(len(means))]
-        axes.plot(times, means, color=colour, label="NIC" if who == "card" else who, linewidth=1.6 if who == "card" else 1.1)
+        axes.plot(times, means, color=colour, label="NIC" if who == "nic" else who, linewidth=1.6 if who == "nic" else 1.1)
     axes.axhline(operation.limit / MB, color=Colour.LIMIT, linewidth=1.0, linestyle="--", label="limit")
     axes.set_ylim(bottom=0)
 

@@ -10,7 +10,7 @@ from bench.tide.script import Business
 from bench.tide.znodes import QuotaWrite
 from demo.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
 
-# Two sawteeth: shorter means of a card swing with them.
+# Two sawteeth: shorter means of a NIC swing with them.
 CARD_MEAN_SECONDS = 24
 LONG_MEAN_SECONDS = 36
 _LIMIT_SLACK = 0.05
@@ -28,7 +28,7 @@ class Played:
     ended_seconds: float
     clients: Mapping[str, ByteSeries]
     businesses: Mapping[Business, ByteSeries]
-    card: ByteSeries
+    nic: ByteSeries
     writes: Sequence[QuotaWrite]
 
     def first_write_seconds(self) -> float:
@@ -51,11 +51,11 @@ class Played:
         return max(longest_run_of_nothing(series.per_second(int(begin_seconds), seconds)) for series in of_level)
 
     def seconds_until_within(self) -> float | None:
-        """From the first write until the card's 24-second mean is within the limit + 5 % and stays so for a sawtooth; None if never."""
+        """From the first write until the NIC's 24-second mean is within the limit + 5 % and stays so for a sawtooth; None if never."""
         first = self.first_write_seconds()
         within = 0
         for end in range(int(first) + 1, int(self.raised_at_seconds) + 1):
-            mean = self.card.mean(end - CARD_MEAN_SECONDS, CARD_MEAN_SECONDS)
+            mean = self.nic.mean(end - CARD_MEAN_SECONDS, CARD_MEAN_SECONDS)
             within = within + 1 if mean <= self.limit_bytes_per_second * (1 + _LIMIT_SLACK) else 0
             if within == SAWTOOTH_SECONDS:
                 return end - SAWTOOTH_SECONDS + 1 - first

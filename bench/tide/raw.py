@@ -9,11 +9,11 @@ FOLDER = Path("docs/measurements")
 
 
 def keep(played: Played, name: str) -> None:
-    """Write docs/measurements/<name>.csv: seconds from the lowered limit, who (client, `card`, or `quota <user>`), kilobytes per second."""
+    """Write docs/measurements/<name>.csv: seconds from the lowered limit, who (client, `NIC`, or `quota <user>`), kilobytes per second."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     begin = int(played.limited_at_seconds) - 10
     seconds = int(played.ended_seconds) - begin
-    series = {**{business.level: moved for business, moved in played.businesses.items()}, "card": played.card}
+    series = {**{business.level: moved for business, moved in played.businesses.items()}, "nic": played.nic}
     with (FOLDER / f"{name}.csv").open("w", newline="", encoding="utf-8") as out:
         rows = csv.writer(out, lineterminator="\n")
         rows.writerow(["second", "who", "kilobytes_per_second"])

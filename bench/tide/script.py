@@ -1,4 +1,4 @@
-"""Who plays in a measured episode, what each wants and is promised, and the card's limit. Nothing here starts or measures anything.
+"""Who plays in a measured episode, what each wants and is promised, and the NIC's limit. Nothing here starts or measures anything.
 
 Half the rates of the demo's experiment 2 for consumers and a quarter for producers, so that two processor cores carry nineteen of them:
 a producer costs a core about twice what a consumer costs. Rates are bytes per second on the one broker.
@@ -13,19 +13,19 @@ CAPACITY = 1250 * MB
 
 
 class Operation(Enum):
-    """What the clients do, and therefore which direction of the card they fill."""
+    """What the clients do, and therefore which direction of the NIC they fill."""
 
     CONSUME = "consume"
     PRODUCE = "produce"
 
     @property
     def limit(self) -> int:
-        """The card's limit in an episode; every other rate is a part of it or a multiple."""
+        """The NIC's limit in an episode; every other rate is a part of it or a multiple."""
         return 25 * MB if self is Operation.CONSUME else 25 * MB // 2
 
     @property
     def way(self) -> str:
-        """That direction of the network card, as the policy names it."""
+        """That direction of the NIC, as the policy names it."""
         return "egress" if self is Operation.CONSUME else "ingress"
 
     @property
@@ -34,7 +34,7 @@ class Operation(Enum):
         return "consumer_byte_rate" if self is Operation.CONSUME else "producer_byte_rate"
 
     @property
-    def card_counter(self) -> str:
+    def nic_counter(self) -> str:
         """node_exporter's counter of that direction."""
         return f"node_network_{'transmit' if self is Operation.CONSUME else 'receive'}_bytes_total"
 

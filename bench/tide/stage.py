@@ -1,4 +1,4 @@
-"""Where measured episodes are played: one real broker with a card of its own, Prometheus, the Kubernetes API, and the operator."""
+"""Where measured episodes are played: one real broker with a NIC of its own, Prometheus, the Kubernetes API, and the operator."""
 
 import os
 import time
@@ -37,11 +37,11 @@ class TideStage:
         self.on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, _PLURALS[0], POLICY, patch)
         return said
 
-    def card(self, operation: Operation, *, start_seconds: float, end_seconds: float) -> ByteSeries | None:
-        """What the broker's card moved, second by second; None without a card of its own (that needs root)."""
+    def nic(self, operation: Operation, *, start_seconds: float, end_seconds: float) -> ByteSeries | None:
+        """What the broker's NIC moved, second by second; None without a NIC of its own (that needs root)."""
         if self.on.kafka.network is None:
             return None
-        query = f'{operation.card_counter}{{broker="1",device="eth0"}}'
+        query = f'{operation.nic_counter}{{broker="1",device="eth0"}}'
         answer = self.prometheus.query_range(query, start_seconds, end_unix_seconds=end_seconds, step_seconds=1)
         return ByteSeries(growth(answer[0]["values"]) if answer else ())
 

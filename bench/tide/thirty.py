@@ -1,4 +1,4 @@
-"""Thirty flat-out users throttled at once: how far the card swings, when the writes are spread over a window and when they are not.
+"""Thirty flat-out users throttled at once: how far the NIC swings, when the writes are spread over a window and when they are not.
 
 A flat-out client spends its window's bytes in a second and then crawls until they leave the window: those cut in one moment burst in step.
 Both ways are played on one broker; the second by writing all thirty quotas in one transaction, as a script would.
@@ -35,12 +35,12 @@ _NAMES = [business.user for business in _BUSINESSES]
 
 
 def thirty() -> list[Figure]:
-    """The card's highest second of the last minute as a multiple of that minute's mean, in one moment and ours."""
+    """The NIC's highest second of the last minute as a multiple of that minute's mean, in one moment and ours."""
     with tide_stage(_NAMES, Path("out/bench/thirty.operator.log")) as stage:
         moment = _in_one_moment(stage)
         ours = _by_tidegate(stage)
     _keep({"one transaction": moment, "Tidegate": ours})
-    what = f"{_USERS} flat-out consumers cut at once, highest second of the card in the last minute"
+    what = f"{_USERS} flat-out consumers cut at once, highest second of the NIC in the last minute"
     return [
         Figure(f"{what}, Tidegate", max(ours) / mean(ours), "x its mean", _TIMES_ITS_MEAN, f"mean {mean(ours) / MB:.1f} MB/s"),
         Figure(f"{what}, all in one transaction", max(moment) / mean(moment), "x its mean", None, f"mean {mean(moment) / MB:.1f} MB/s"),
@@ -70,13 +70,13 @@ def _in_one_moment(stage: TideStage) -> list[float]:
         stage.wait(_FREE_SECONDS)
         _write_all(zookeeper, _THROTTLED)
         stage.wait(_WATCHED_SECONDS)
-        card = _last_minute(stage, clients)
+        nic = _last_minute(stage, clients)
     _write_all(zookeeper, None)
-    return card
+    return nic
 
 
-def _keep(cards: Mapping[str, Sequence[float]]) -> None:
-    lines = [f"{second},{who},{round(rate / 1000)}" for who, rates in cards.items() for second, rate in enumerate(rates)]
+def _keep(nics: Mapping[str, Sequence[float]]) -> None:
+    lines = [f"{second},{who},{round(rate / 1000)}" for who, rates in nics.items() for second, rate in enumerate(rates)]
     (FOLDER / "thirty-users.csv").write_text("\n".join(["second,who,kilobytes_per_second", *lines, ""]), encoding="utf-8")
 
 
@@ -102,5 +102,5 @@ def _notification(name: str) -> bytes:
 def _last_minute(stage: TideStage, clients: Crowd) -> list[float]:
     end = int(time.time())
     time.sleep(_ROWS_LAG_SECONDS)
-    card: ByteSeries | None = stage.card(Operation.CONSUME, start_seconds=end - _LAST_SECONDS - 5, end_seconds=end + 1)
-    return (card or clients.together()).per_second(end - _LAST_SECONDS, _LAST_SECONDS)
+    nic: ByteSeries | None = stage.nic(Operation.CONSUME, start_seconds=end - _LAST_SECONDS - 5, end_seconds=end + 1)
+    return (nic or clients.together()).per_second(end - _LAST_SECONDS, _LAST_SECONDS)

@@ -5,7 +5,16 @@ from dataclasses import dataclass, field, replace
 
 from controller_logic.contracts.adaptive import Adaptations
 from controller_logic.contracts.leaders import Leaders
-from controller_logic.contracts.targets import NOTHING, Grounds, HeldDown, Promise, default_promise, held_down, promise_of, throttled_rates
+from controller_logic.contracts.targets import (
+    NOTHING,
+    Promise,
+    QuotaScalings,
+    ThrottledTargets,
+    default_promise,
+    held_down,
+    promise_of,
+    throttled_rates,
+)
 from controller_logic.decision import MemberReport, Note
 from controller_logic.model import (
     BYTE_RATE_KEYS,
@@ -26,7 +35,7 @@ from controller_logic.reports import overlapping_report, promised_report
 # Whether Kafka's default user gets a quota that never binds, so that brokers count every user's
 # bytes (defaults.metering).
 #
-# Brokers meter only what has a quota, so without one nobody knows who fills a card. The quota is
+# Brokers meter only what has a quota, so without one nobody knows who fills a NIC. The quota is
 # the largest number that survives every
 # version's arithmetic, 2^53 - 1 bytes per second, and goes the way of all defaults: into the
 # ledger, and back when it is no longer wanted.
@@ -115,8 +124,8 @@ class Desired:
     members: tuple[MemberReport, ...] = ()
     owners: Mapping[Entity, MemberReport] = field(default_factory=dict)
     defaults: Mapping[Entity, Promise] = field(default_factory=dict)
-    grounds: Grounds | None = None
-    held: HeldDown = field(default_factory=dict)
+    grounds: QuotaScalings | None = None
+    held: ThrottledTargets = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
     def __contains__(self, entity: Entity) -> bool:
@@ -147,7 +156,7 @@ def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None, *,
 
     A policy that is being deleted promises nothing to anybody.
     """
-    grounds = None if policy.deleting else Grounds(leaders, policy.scaling, adaptations)
+    grounds = None if policy.deleting else QuotaScalings(leaders, policy.scaling, adaptations)
     owners: dict[Entity, MemberReport] = {}
     members = []
     for tier in tiers:

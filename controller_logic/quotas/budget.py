@@ -17,7 +17,7 @@ from controller_logic.reasons import Reason
 # do not burst in step.
 #
 # Cut in one moment, thirty flat-out clients sent their next window in the same second, 3.6 times
-# the card's mean and more. Writes go one by
+# the NIC's mean and more. Writes go one by
 # one, the last of many a tooth after the first (the rhythm of a throttled client), but no slower
 # than one in each sample of the window. Those
 # that are due within half a sample share a pass. Recoveries and contracts that follow leaders are
@@ -65,7 +65,7 @@ def paced(waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, 
 
 def _going(count: int, pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> tuple[float, float]:
     """The gap between two writes, and when the next one goes. Time in which nobody waited is no credit for those who come later."""
-    gap_seconds = min(float(window.sample_seconds), _tooth_seconds(window) / count)
+    gap_seconds = min(float(window.sample_seconds), _sawtooth_period_seconds(window) / count)
     if pace is None:
         return gap_seconds, now_seconds
     if not pace.left:
@@ -73,7 +73,7 @@ def _going(count: int, pace: WritePace | None, window: QuotaWindow, *, now_secon
     return min(gap_seconds, pace.gap_seconds), pace.next_at_seconds
 
 
-def _tooth_seconds(window: QuotaWindow) -> float:
+def _sawtooth_period_seconds(window: QuotaWindow) -> float:
     return float((window.samples + 1) * window.sample_seconds)
 
 

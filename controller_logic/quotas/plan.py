@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from controller_logic.contracts.desired import Desired
-from controller_logic.contracts.targets import NOTHING, Promise, is_lent
+from controller_logic.contracts.targets import NOTHING, Promise, is_override_only
 from controller_logic.decision import Memory, Note, RemovalMemory
 from controller_logic.model import (
     BYTE_RATE_KEYS,
@@ -22,9 +22,9 @@ from controller_logic.model import (
 )
 from controller_logic.quotas import budget
 from controller_logic.quotas.budget import Repairs
-from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
+from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, is_converged, is_ours, plan_entity
 from controller_logic.quotas.precedence import same_bucket_fallbacks
-from controller_logic.quotas.steps import Beneath, KeyRules, MuteGuard, is_disturbed
+from controller_logic.quotas.steps import InheritedQuota, KeyRules, MuteGuard, is_disturbed
 from controller_logic.quotas.values import quota_words, same_quota
 from controller_logic.reasons import Reason
 
@@ -104,7 +104,7 @@ def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset
 
 def _frees_somebody(entry: LedgerEntry) -> bool:
     """Not what is on its way back already, nor a quota that never binds (see `metering.py`), nor what an override lent."""
-    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_lent(entry.basis)
+    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_override_only(entry.basis)
 
 
 def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
@@ -128,10 +128,10 @@ def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
 # nobody manages and that was not read counts as absent.
 
 
-_NOTHING: Mapping[QuotaKey, Beneath] = {}
+_NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
 
 
-class CommonGround:
+class DefaultEntityQuotas:
     """The default entities of one pass, as they will be when this pass has given back what it gives back.
 
     A default that is given back in the same pass counts as what it goes back to: it is written before the users are.
@@ -144,18 +144,18 @@ class CommonGround:
             if entity.is_default and (known := _byte_rates(stored, policy, wanted.promise_of(entity)))
         }
 
-    def beneath(self, entity: Entity) -> Mapping[QuotaKey, Beneath]:
+    def beneath(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
         """Per byte-rate key, the strongest default that governs the entity's bucket without it; keys without one are absent."""
         if not self._defaults:
             return _NOTHING
-        found: dict[QuotaKey, Beneath] = {}
+        found: dict[QuotaKey, InheritedQuota] = {}
         for weaker in same_bucket_fallbacks(entity):
             for key, beneath in self._defaults.get(weaker, _NOTHING).items():
                 found.setdefault(key, beneath)
         return found
 
 
-def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) -> Mapping[QuotaKey, Beneath]:
+def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) -> Mapping[QuotaKey, InheritedQuota]:
     entries = stored.ledger.entries if stored.ledger is not None and stored.ledger.policy_key == policy.key else {}
     kept: Set[QuotaKey] = promise.keys if promise is not None else frozenset()
     known = {}
@@ -163,7 +163,7 @@ def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) ->
         entry = entries.get(key)
         text = entry.before if entry is not None and key not in kept else stored.values.get(key)
         if text is not None:
-            known[key] = Beneath(text, entry)
+            known[key] = InheritedQuota(text, entry)
     return known
 
 
@@ -198,10 +198,10 @@ def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[E
 class _Planner:
     """Plans one entity after the other under what holds for all of them in this pass; `count` counts them."""
 
-    def __init__(self, rules: EntityRules, repairs: Mapping[Entity, Repairs], ground: CommonGround) -> None:
+    def __init__(self, rules: EntityRules, repairs: Mapping[Entity, Repairs], ground: DefaultEntityQuotas) -> None:
         self._rules = rules
         self._repairs = repairs
-        self._ground = ground
+        self._scaling = ground
         self.entities: dict[Entity, EntityPlan] = {}
         self.writes: dict[Entity, QuotaWrite] = {}
         self.count = 0
@@ -210,7 +210,7 @@ class _Planner:
         """Plan this one, and keep what has to be said of it and written for it."""
         entity = stored.entity
         contended = entity in self._repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
-        beneath = self._ground.beneath(entity)
+        beneath = self._scaling.beneath(entity)
         plan, write = plan_entity(stored, promise, self._rules, may_give_back=may_give_back, contended=contended, beneath=beneath)
         self.keep(entity, plan)
         if write is not None:
@@ -236,18 +236,18 @@ def make_plan(
 ) -> Plan:
     """Plan every entity that does not stand as promised, then those that would lose a key: they are all counted first."""
     repairs = _reviewed_repairs(wanted, quotas, memory, now_seconds=now_seconds)
-    planner = _Planner(rules_of(policy, now_seconds), repairs, CommonGround(quotas, policy, wanted))
+    planner = _Planner(rules_of(policy, now_seconds), repairs, DefaultEntityQuotas(quotas, policy, wanted))
     losing = [
         (stored, NOTHING)
         for entity, stored in ours.items()
-        if entity not in wanted.owners and entity not in wanted.defaults and not has_arrived(stored, NOTHING, policy)
+        if entity not in wanted.owners and entity not in wanted.defaults and not is_converged(stored, NOTHING, policy)
     ]
     settled = 0
     for entity, promise in wanted.promises():
         stored = quotas.get(entity)
         if stored is None:
             planner.keep(entity, _UNREAD)
-        elif has_arrived(stored, promise, policy):
+        elif is_converged(stored, promise, policy):
             settled += bool(promise.targets)
         elif entity in ours and loses_a_key(stored, promise):
             losing.append((stored, promise))

@@ -13,7 +13,7 @@ from controller_logic.quotas.kafka_window import step_distance_seconds
 OVER_SAMPLES: Final = 2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
 OF_SAMPLES: Final = 3  # n
 SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
-PLAUSIBLE: Final = 1.2  # a card that says more than this times its capacity is not believed
+PLAUSIBLE: Final = 1.2  # a NIC that says more than this times its capacity is not believed
 LYING: Final = 0.5  # nor one that says less than this share of what Kafka's own clients move there (zeros after an exporter's return)
 
 # --- who gives ---
@@ -80,14 +80,14 @@ class ThrottleSettings:
         )
 
     @property
-    def tooth_seconds(self) -> int:
+    def sawtooth_period_seconds(self) -> int:
         """The period of a throttled client's sawtooth: it sends its whole window at once and then waits for it to empty."""
         return self.window.seconds + self.window.sample_seconds
 
     @property
     def nic_mean_seconds(self) -> int:
         """Two whole teeth; shorter means made false cuts and raises."""
-        return 2 * self.tooth_seconds
+        return 2 * self.sawtooth_period_seconds
 
     @property
     def dwell_seconds(self) -> float:
@@ -105,7 +105,7 @@ class ThrottleSettings:
         return 2 * self.dwell_seconds
 
     @property
-    def regret_seconds(self) -> float:
+    def raise_backoff_seconds(self) -> float:
         """Over the limit so soon after a raise: the raise was too early. 90 s with 11 x 1."""
         return 3 * self.dwell_seconds
 

@@ -20,7 +20,7 @@ class TideSnapshot:
     activity: str = "setting up"
     activity_ends_at_seconds: float | None = None
     limit: int | None = None
-    card_rate: float | None = None
+    nic_rate: float | None = None
     arriving: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     quotas: Mapping[str, int | None] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
@@ -71,9 +71,9 @@ class TideBoard:
         """Say what the policy's status tells of the level."""
         self._change(states={**self.snapshot().states, level: state})
 
-    def show_rates(self, arriving: Mapping[str, tuple[float, ...]], card_rate: float | None) -> None:
-        """Give the last seconds of every level, and what the card sends."""
-        self._change(arriving=dict(arriving), card_rate=card_rate)
+    def show_rates(self, arriving: Mapping[str, tuple[float, ...]], nic_rate: float | None) -> None:
+        """Give the last seconds of every level, and what the NIC sends."""
+        self._change(arriving=dict(arriving), nic_rate=nic_rate)
         self._on_rates(self.snapshot())
 
     def _change(self, **changes: object) -> None:

@@ -37,9 +37,9 @@ def play_cliff(parts: Estate, board: TideBoard, length: TideLength) -> Episode:
 
 
 def _lower(stage: Stage) -> None:
-    """L3, L2, L1, as long as the card is over its limit."""
+    """L3, L2, L1, as long as the NIC is over its limit."""
     for business in LOWERED:
-        sent = stage.card_rate(SETTLE_SECONDS)
+        sent = stage.nic_rate(SETTLE_SECONDS)
         if sent is None or sent > LIMIT:
             _write(stage, business.user, business.throttled or 0)
         stage.wait(f"{business.level} was written; the next level follows", CLIFF_SECONDS_BETWEEN_LEVELS)

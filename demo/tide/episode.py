@@ -34,7 +34,7 @@ class TierStep:
 class Episode:
     """One playing: the limit is lowered, tiers go down, they are measured at rest, the limit is raised, all return.
 
-    `arrived` holds what each level's consumer got, `card` what the broker's card sent.
+    `arrived` holds what each level's consumer got, `NIC` what the broker's NIC sent.
     """
 
     began_seconds: float
@@ -44,7 +44,7 @@ class Episode:
     raised_at_seconds: float
     ended_seconds: float
     arrived: Mapping[str, ByteSeries]
-    card: ByteSeries
+    nic: ByteSeries
     quotas: tuple[QuotaStep, ...]
     tiers: tuple[TierStep, ...]
     processor: ProcessorShare

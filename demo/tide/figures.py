@@ -10,7 +10,7 @@ from demo.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
 from demo.tide.episode import Episode, QuotaStep
 from demo.tide.script import BUSINESSES, LIMIT, business_of
 
-# Two sawteeth: shorter means of a card swing with them.
+# Two sawteeth: shorter means of a NIC swing with them.
 CARD_MEAN_SECONDS = 24
 LONG_MEAN_SECONDS = 36
 LIMIT_SLACK = 0.05
@@ -78,7 +78,7 @@ def is_silent_at_end(episode: Episode, level: str) -> bool:
 
 
 def seconds_until_within(episode: Episode) -> float | None:
-    """From the first write until the card's 24-second mean is within the limit + 5 % and stays so for 12 s; None if it never is.
+    """From the first write until the NIC's 24-second mean is within the limit + 5 % and stays so for 12 s; None if it never is.
 
     All are silent for a moment after a cut: a mean that dips within the limit and comes out of it before a sawtooth is over does not count.
     """
@@ -88,7 +88,7 @@ def seconds_until_within(episode: Episode) -> float | None:
     ends = range(int(first) + 1, int(episode.raised_at_seconds) + 1)
     within = 0
     for end in ends:
-        mean = episode.card.mean(end - CARD_MEAN_SECONDS, CARD_MEAN_SECONDS)
+        mean = episode.nic.mean(end - CARD_MEAN_SECONDS, CARD_MEAN_SECONDS)
         within = within + 1 if mean <= LIMIT * (1 + LIMIT_SLACK) else 0
         if within == SAWTOOTH_SECONDS:
             return end - SAWTOOTH_SECONDS + 1 - first
@@ -134,9 +134,9 @@ def seconds_until_all_full(episode: Episode) -> float | None:
     return None if None in each else max(seconds for seconds in each if seconds is not None)
 
 
-def highest_second(card: ByteSeries, start_seconds: float, seconds: int) -> float:
+def highest_second(nic: ByteSeries, start_seconds: float, seconds: int) -> float:
     """The highest rate of a single second in the span."""
-    return max(card.per_second(start_seconds, seconds), default=0.0)
+    return max(nic.per_second(start_seconds, seconds), default=0.0)
 
 
 def _seconds_after(start: float, last: float) -> Iterator[float]:

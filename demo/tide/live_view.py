@@ -1,4 +1,4 @@
-"""Experiments 2 and 3 on a terminal while they run: rates per tier, quotas, tier states, the card against its limit, what just happened.
+"""Experiments 2 and 3 on a terminal while they run: rates per tier, quotas, tier states, the NIC against its limit, what just happened.
 
 Only drawing; everything shown comes from the board. A frame never has more lines or columns than the terminal.
 """
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from demo.live_view import BORDER_COLUMNS, ECHO_COLUMNS, REFRESHES_PER_SECOND, event_lines, line, recent_mean, sparkline
 from demo.tide.board import TideSnapshot
-from demo.tide.plain_view import card_words
+from demo.tide.plain_view import nic_words
 from demo.tide.script import BUSINESSES, WANTED
 
 # All columns of the table but the sparkline; all lines but events.
@@ -40,7 +40,7 @@ def draw_tide(board: TideSnapshot, console: Console, *, now_seconds: float) -> R
         Text(),
         _tiers(board, width=width - BORDER_COLUMNS),
         Text(),
-        _card(board),
+        _nic(board),
         Text(),
         *event_lines(board.marks, lines=console.height - _FIXED_LINES - len(BUSINESSES)),
     ]
@@ -77,6 +77,6 @@ def _tiers(board: TideSnapshot, *, width: int) -> Table:
     return table
 
 
-def _card(board: TideSnapshot) -> Text:
-    over = board.card_rate is not None and board.limit is not None and board.card_rate > board.limit
-    return line(f"broker's {card_words(board)}; all together want {WANTED / 1e6:g} MB/s", style="bold red" if over else "bold green")
+def _nic(board: TideSnapshot) -> Text:
+    over = board.nic_rate is not None and board.limit is not None and board.nic_rate > board.limit
+    return line(f"broker's {nic_words(board)}; all together want {WANTED / 1e6:g} MB/s", style="bold red" if over else "bold green")

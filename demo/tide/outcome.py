@@ -10,14 +10,14 @@ from demo.verdict import Check
 
 @dataclass(frozen=True, slots=True)
 class TideOutcome:
-    """One run of experiments 2 and 3. `cliff` is None where the published way was not played; `card_source` says where the card's bytes
+    """One run of experiments 2 and 3. `cliff` is None where the published way was not played; `card_source` says where the NIC's bytes
     come from. `left_out` is an earlier playing that missed a bound while the machine's host took its processors.
     """
 
     length: TideLength
     gate: Episode
     cliff: Episode | None
-    card_source: str
+    nic_source: str
     left_out: Episode | None = None
 
     def checks(self) -> list[Check]:

@@ -72,13 +72,13 @@ def _measure(stage: Stage, length: TideLength) -> None:
 
 
 def _rests(stage: Stage) -> bool:
-    """Every lower tier is at its throttled rate, or the card is within the limit and nothing was written for a while."""
+    """Every lower tier is at its throttled rate, or the NIC is within the limit and nothing was written for a while."""
     quotas = stage.witness.quotas()
     if all((quotas.get(business.level) or CONTRACT) <= (business.throttled or 0) * _AT_FLOOR for business in LOWERED):
         return True
     writes = [step.at_seconds for step in stage.witness.steps() if step.at_seconds >= stage.times.limited]
     quiet = bool(writes) and time.time() - writes[-1] >= QUIET_SECONDS
-    sent = stage.card_rate(CARD_MEAN_SECONDS)
+    sent = stage.nic_rate(CARD_MEAN_SECONDS)
     return quiet and sent is not None and sent <= LIMIT * (1 + LIMIT_SLACK)
 
 

@@ -12,7 +12,7 @@ from demo.plain_view import PlainView
 from demo.script import VICTIM
 from demo.tide.again import played
 from demo.tide.board import TideBoard
-from demo.tide.card import card_source
+from demo.tide.card import nic_source
 from demo.tide.cliff import play_cliff
 from demo.tide.length import TideLength
 from demo.tide.live_view import tide_live_view
@@ -36,7 +36,7 @@ def run_tide(console: Console, parts: Estate, length: TideLength, *, interruptio
             # Whoever writes quotas by hand must be alone with them. This gives every quota back.
             withdraw(parts)
             cliff = play_cliff(parts, board, length)
-        return TideOutcome(length, gate, cliff, card_source(parts.kafka), left_out), board.all_marks()
+        return TideOutcome(length, gate, cliff, nic_source(parts.kafka), left_out), board.all_marks()
 
 
 def _watched(console: Console, stack: ExitStack) -> TideBoard:

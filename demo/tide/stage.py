@@ -11,7 +11,7 @@ from demo.estate import Estate
 from demo.marks import MarkKind
 from demo.rates import SAWTOOTH_SECONDS, ByteSeries
 from demo.tide.board import TideBoard
-from demo.tide.card import recent_card_rate, sent_by_card
+from demo.tide.card import recent_nic_rate, sent_by_nic
 from demo.tide.episode import Episode, TierStep
 from demo.tide.figures import FULL_SHARE
 from demo.tide.load import Consumers, consumers
@@ -90,9 +90,9 @@ class Stage:
             time.sleep(min(1.0, left))
         return holds()
 
-    def card_rate(self, seconds: int) -> float | None:
-        """What the broker's card sent in the last seconds, in bytes per second; None before it is known."""
-        return recent_card_rate(self.parts.kafka, self.prometheus, seconds=seconds)
+    def nic_rate(self, seconds: int) -> float | None:
+        """What the broker's NIC sent in the last seconds, in bytes per second; None before it is known."""
+        return recent_nic_rate(self.parts.kafka, self.prometheus, seconds=seconds)
 
     def all_full(self, seconds: int) -> bool:
         """Whether everybody has got what they want, as the mean of the last whole seconds."""
@@ -111,7 +111,7 @@ class Stage:
             raised_at_seconds=self.times.raised,
             ended_seconds=ended,
             arrived=self._consumers.series(),
-            card=self._sent(ended),
+            nic=self._sent(ended),
             quotas=self.witness.steps(),
             tiers=tiers,
             processor=ProcessorShare.between(self._ticks, ProcessorTimes.now()),
@@ -120,11 +120,11 @@ class Stage:
     def _sent(self, ended_seconds: float) -> ByteSeries:
         if self.parts.kafka.network is None:
             return self._consumers.together()
-        return sent_by_card(self.prometheus, start_seconds=self.times.began, end_seconds=ended_seconds)
+        return sent_by_nic(self.prometheus, start_seconds=self.times.began, end_seconds=ended_seconds)
 
     def _show_rates(self, running: Consumers, ended: threading.Event) -> None:
         while not ended.wait(1.0):
-            self.board.show_rates(running.history(_HISTORY_SECONDS), self.card_rate(SAWTOOTH_SECONDS))
+            self.board.show_rates(running.history(_HISTORY_SECONDS), self.nic_rate(SAWTOOTH_SECONDS))
 
     def _refuse_dead_operator(self) -> None:
         if not self.parts.operator.is_running():

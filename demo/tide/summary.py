@@ -16,7 +16,7 @@ def tide_summary(tide: TideOutcome) -> dict[str, Any]:
         "contract_bytes_per_second": CONTRACT,
         "businesses": [asdict(business) for business in BUSINESSES],
         "length": asdict(tide.length),
-        "card_source": tide.card_source,
+        "card_source": tide.nic_source,
         "tidegate": _episode(tide.gate),
         "left_out": None if tide.left_out is None else _episode(tide.left_out),
         "published_way": None if tide.cliff is None else _episode(tide.cliff),
@@ -30,7 +30,7 @@ def _episode(episode: Episode) -> dict[str, Any]:
         "seconds_from_first_write_until_card_within_limit": figures.seconds_until_within(episode),
         "seconds_from_raise_until_all_full": figures.seconds_until_all_full(episode),
         "levels": {business.level: _level(episode, business.level) for business in BUSINESSES},
-        "card_bytes_per_second_at_rest": round(episode.card.mean(episode.measured_from_seconds, episode.measured_seconds)),
+        "card_bytes_per_second_at_rest": round(episode.nic.mean(episode.measured_from_seconds, episode.measured_seconds)),
         "raised_after_seconds": round(episode.raised_at_seconds - start, 3),
         "quota_steps": [
             {"after_seconds": round(step.at_seconds - start, 3), "level": step.level, "from": step.before, "to": step.after}

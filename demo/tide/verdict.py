@@ -44,7 +44,7 @@ def _lowered(episode: Episode) -> Iterator[Check]:
     yield exact_check(about, "levels written before their turn", unit="", expected=0, measured=turns_out_of_order(episode))
     yield exact_check(about, "quotas written for L0", unit="", expected=0, measured=len(written(episode, BUSINESSES[0].level)))
     slack = f"{LIMIT_SLACK:.0%}".replace("%", " %")
-    name = f"first write until the card is within the limit + {slack} ({CARD_MEAN_SECONDS} s mean)"
+    name = f"first write until the NIC is within the limit + {slack} ({CARD_MEAN_SECONDS} s mean)"
     yield at_most(about, name, seconds_until_within(episode), most=WITHIN_SECONDS)
     for business in BUSINESSES:
         name = f"longest silence of {business.level}"

@@ -35,18 +35,18 @@ class Done:
 class UsageCommands:
     """Arguments after `tidegate`. `start_seconds` is before the first byte, `end_seconds` the end of the last window that is over.
 
-    `has_cards`: each broker has a network card of its own, with an exporter.
+    `has_cards`: each broker has a NIC of its own, with an exporter.
     """
 
     prometheus_url: str
     output: Path
     start_seconds: float
     end_seconds: float
-    has_cards: bool
+    has_nics: bool
 
     @property
     def roll_up(self) -> list[str]:
-        server = ["--prometheus", self.prometheus_url, "--preset", "NodeExporter" if self.has_cards else "JmxExporter"]
+        server = ["--prometheus", self.prometheus_url, "--preset", "NodeExporter" if self.has_nics else "JmxExporter"]
         scraped = ["--scrape-interval-seconds", str(SCRAPE_SECONDS)]
         tables = ["--out", str(self.output / TABLES)]
         return ["rollup", "run", *server, *scraped, "--from", time_words(self.start_seconds), "--running", *self._declared, *tables]

@@ -26,7 +26,7 @@ def run_usage(
         _wait_for_window(console, tide.gate.ended_seconds)
         over_seconds = time.time() // _WINDOW_SECONDS * _WINDOW_SECONDS
         prometheus = parts.prometheus.ready()
-        commands = UsageCommands(prometheus.url, output, began_seconds, over_seconds, has_cards=parts.kafka.network is not None)
+        commands = UsageCommands(prometheus.url, output, began_seconds, over_seconds, has_nics=parts.kafka.network is not None)
         done: list[Done] = []
         for arguments in (commands.roll_up, commands.verify, commands.report):
             done.append(_shown(console, parts, arguments))

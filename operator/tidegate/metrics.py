@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 from controller_logic.model import QuotaKey
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
-from tidegate.errors import NeedsMending
+from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.throttle_metrics import POLICY_LABELS, ThrottleCounts, policy_labels, throttle_gauges
 from tidegate.throttle_metrics import PolicyReading as PolicyReading
@@ -196,12 +196,12 @@ def _broker_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     for policy_key, reading in readings.items():
         for one in reading.decision.watched or ():
             over.add_metric((*policy_labels(policy_key), str(one.broker)), float(one.pressure is Pressure.OVER))
-            for way, card in one.cards.items():
+            for way, nic in one.nics.items():
                 here = (*policy_labels(policy_key), str(one.broker), way.value)
-                limit.add_metric(here, float(card.limit or 0))
-                if card.bytes_per_second is not None and card.at_seconds is not None:
-                    rate.add_metric(here, card.bytes_per_second)
-                    read.add_metric(here, card.at_seconds)
+                limit.add_metric(here, float(nic.limit or 0))
+                if nic.bytes_per_second is not None and nic.at_seconds is not None:
+                    rate.add_metric(here, nic.bytes_per_second)
+                    read.add_metric(here, nic.at_seconds)
     yield from (rate, limit, read, over)
 
 
@@ -213,7 +213,7 @@ def count_writes(telemetry: Telemetry, policy_key: str, *, kinds_and_reasons: It
 
 
 class MetricsServer:
-    """`/metrics` on its own thread. `port` is the one it really listens on. Raises NeedsMending when the port is taken."""
+    """`/metrics` on its own thread. `port` is the one it really listens on. Raises UserActionRequired when the port is taken."""
 
     def __init__(self, telemetry: Telemetry, *, port: int, address: str) -> None:
         self._server: WSGIServer
@@ -229,9 +229,9 @@ class MetricsServer:
         self._thread.join(timeout=5)
 
 
-def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> NeedsMending:
+def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> UserActionRequired:
     """The error of a process that was given a port which it cannot have."""
-    return NeedsMending(
+    return UserActionRequired(
         Reason.INVALID_SPEC,
         f"Tidegate cannot listen on port {port} of {address}: {error.strerror}. End the process that uses it, or give another {option}.",
     )

@@ -142,7 +142,7 @@ def _newest_client_rates(readings: Readings | None) -> Mapping[tuple[int, Direct
 
 @dataclass(slots=True)
 class _Account:
-    """One policy: what each throttled rate sent just before its first cut (`wanted`, bytes/s), until when each card is `counted`."""
+    """One policy: what each throttled rate sent just before its first cut (`wanted`, bytes/s), until when each NIC is `counted`."""
 
     acts: Acts = field(default_factory=dict)
     wanted: dict[RateKey, float] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class ThrottleCounts:
         account.wanted = {key: sent for key, sent in wanted.items() if key in throttle.steps}
 
     def _count_over(self, policy_key: str, account: _Account, decision: Decision, readings: Readings) -> None:
-        limits = {(one.broker, way): card.limit for one in decision.watched or () for way, card in one.cards.items()}
+        limits = {(one.broker, way): nic.limit for one in decision.watched or () for way, nic in one.nics.items()}
         for key, spans in readings.nic.items():
             limit, until = limits.get(key), account.counted.get(key)
             if limit is None or not spans:

@@ -22,7 +22,7 @@ from prometheus_client import generate_latest
 from lab.process import wait_until
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import Shelf
-from tidegate.control.audit.sink import AuditDesk
+from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.connections import SecretData, Secrets, brokers_connection, zookeeper_connection
 from tidegate.control.controller import Controller
@@ -83,7 +83,7 @@ def forms(value: bytes) -> set[str]:
     return {*text.splitlines(), json.dumps(text)[1:-1], base64.b64encode(value).decode(), value.hex(), urllib.parse.quote(value, safe="")}
 
 
-def told_values(secrets: Mapping[str, SecretData], told: str) -> set[str]:
+def reported_values(secrets: Mapping[str, SecretData], told: str) -> set[str]:
     """The values that show in what was told. A line that says what kind of file it is in gives nothing away."""
     values = {value for secret in secrets.values() for key, value in secret.items() if key != "username"}
     logins = {secret["username"] + b":" + secret["password"] for secret in secrets.values() if LOGIN.keys() <= secret.keys()}
@@ -133,7 +133,7 @@ def house_of(secrets: Mapping[str, SecretData], trouble: Callable[[], None] = la
         stage.kubernetes.put_secret("streaming", name, data)
     house = House(stage, shelf, stage.policy(**SPEC), trouble)
     stage.tier()
-    audit = AuditTrail(AuditDesk(shelf, "-", count=lambda *_: None, beside=False))
+    audit = AuditTrail(AuditQueue(shelf, "-", count=lambda *_: None, beside=False))
     stage.world = replace(stage.world, audit=audit, open_cluster=house.open)
     for kind in KINDS:
         relist(stage.cache, stage.kubernetes, kind)
@@ -181,12 +181,12 @@ def test_no_value_of_a_secret_is_told(trouble: str, log: Callable[[], str]) -> N
     logged, told = log(), house.told()
     assert "Connecting" in logged or reason == "SecretUnreadable"
     assert reason in told
-    assert told_values(secrets, logged + told) == set()
+    assert reported_values(secrets, logged + told) == set()
 
 
 @pytest.mark.parametrize("form", ["ebb/flood+slack=7", "ZWJiL2Zsb29kK3NsYWNrPTc=", "ebb%2Fflood%2Bslack%3D7", "SLUICE"])
 def test_the_sieve_finds_what_it_looks_for(form: str) -> None:
-    assert told_values(SECRETS, f"login={form!r}") == {form}
+    assert reported_values(SECRETS, f"login={form!r}") == {form}
 
 
 def test_a_bug_is_logged_with_its_traceback_so_that_the_sieve_has_something_to_look_at(log: Callable[[], str]) -> None:

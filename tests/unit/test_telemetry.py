@@ -32,7 +32,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
-from controller_logic.throttle.pressure import Card, Pressure, WatchedBroker
+from controller_logic.throttle.pressure import NicStatus, Pressure, WatchedBroker
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.gates import actor, estate, want
 from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
@@ -55,8 +55,8 @@ def busy() -> Telemetry:
     stage.policy(metrics={"prometheus": {"url": "http://prometheus:9090"}}, brokers={"egress": {"limit": "50M"}})
     further = {"requestPercentage": 150, "controllerMutationsPerSecond": 7}
     stage.kubernetes.edit(stage.tier(), lambda raw: raw["spec"]["members"][0]["contract"].update(further))
-    card = NicSpan(stage.now, 15.0, 1e6)
-    stage.readings = Readings(stage.now, 15.0, {(1, Direction.EGRESS): (card,)})
+    nic = NicSpan(stage.now, 15.0, 1e6)
+    stage.readings = Readings(stage.now, 15.0, {(1, Direction.EGRESS): (nic,)})
     stage.run()
     telemetry = stage.telemetry
     telemetry.wakes.labels("streaming", "orders", "timer").inc()
@@ -76,7 +76,7 @@ def _throttled(telemetry: Telemetry) -> None:
     want(played, etl=40, pay=25)
     override = Override("streaming/backfill", 2000.0, "agreed", entity=Entity("etl"))
     levels, overridden = (LevelReport(Level.L3, LevelState.THROTTLED),), Overridden((), {Entity("etl"): override})
-    watched = (WatchedBroker(1, Pressure.OVER, {Direction.EGRESS: Card(1, Pressure.OVER, 50_000_000)}),)
+    watched = (WatchedBroker(1, Pressure.OVER, {Direction.EGRESS: NicStatus(1, Pressure.OVER, 50_000_000)}),)
     member = Member("etl", Entity("etl"))
     members = (MemberReport(Tier("streaming/batch", Level.L3, (member,)), member, None, MemberState.CONTRACT, Reason.CONTRACT),)
     for _ in range(2):

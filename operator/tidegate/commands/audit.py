@@ -11,7 +11,7 @@ from controller_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
 from controller_logic.quotas.values import KEY_WORDS, quota_words
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.control.audit.lines import AuditLine, AuditLines, Wanted, read_lines, seconds_of
 from tidegate.errors import InvalidResource, NotFound
@@ -301,7 +301,7 @@ def audit(
     The observed mute is Kafka's own, a mean over up to a minute. With --summary a level counts as below contract while any of its members
     is.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     unknown = sorted(set(kind or ()) - set(KINDS))
     if unknown:
         raise InvalidResource(f"There is no kind {', '.join(unknown)}: the kinds are {', '.join(KINDS)}.")
@@ -317,7 +317,7 @@ def audit(
     _answer(around, _read(audit_file, around, wanted), output, is_summary=summary)
 
 
-def _read(name: str, around: Surroundings, wanted: Wanted) -> AuditLines:
+def _read(name: str, around: CommandContext, wanted: Wanted) -> AuditLines:
     """Raises NotFound for a file that cannot be read, InvalidResource where nothing is piped in."""
     if name == STANDARD_STREAM:
         if around.standard_input.isatty():
@@ -330,7 +330,7 @@ def _read(name: str, around: Surroundings, wanted: Wanted) -> AuditLines:
         raise NotFound(Reason.INVALID_SPEC, f"File {name} cannot be read ({error.strerror}).") from error
 
 
-def _answer(around: Surroundings, trail: AuditLines, output: OutputFormat, *, is_summary: bool) -> None:
+def _answer(around: CommandContext, trail: AuditLines, output: OutputFormat, *, is_summary: bool) -> None:
     summary = summary_of(trail.lines)
     told: Document = {"summary": summary_document(summary)} if is_summary else {"lines": trail.lines}
     read = {"otherLines": trail.others, "unreadableLines": trail.unreadable, "lastLineTorn": trail.is_torn}

@@ -69,7 +69,7 @@ def open_kubernetes(kubeconfig: Path | None, context: str | None) -> Kubernetes:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class CommandContext:
     """The world of one command. `exit_code` is what the process ends with when no error is raised, `exit_code_of` what when one is."""
 
     out: TextIO = field(default_factory=lambda: sys.stdout)
@@ -90,8 +90,8 @@ class Surroundings:
         return round(self.now_seconds() * 1000)
 
 
-def surroundings_of(context: typer.Context, *, debug: bool) -> Surroundings:
+def command_context(context: typer.Context, *, debug: bool) -> CommandContext:
     """The surroundings that `cli.main` handed to this command, told whether `--debug` was given."""
-    around = context.find_object(Surroundings) or Surroundings()
+    around = context.find_object(CommandContext) or CommandContext()
     around.debug = debug
     return around

@@ -17,7 +17,7 @@ import yaml
 
 from controller_logic.reasons import Reason
 from tidegate.control.connections import QUOTAS_STAY, SecretData, Secrets, prometheus_server
-from tidegate.errors import NeedsMending
+from tidegate.errors import UserActionRequired
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.resources.authentication import (
     Authentication,
@@ -52,7 +52,7 @@ class CredentialsFile:
     keys: SecretData = field(repr=False)
 
     def for_zookeeper(self, declared: ZooKeeperConnection) -> tuple[ZooKeeperConnection, Secrets]:
-        """The declaration with this file's credentials. Raises NeedsMending for half of a login."""
+        """The declaration with this file's credentials. Raises UserActionRequired for half of a login."""
         tls, login = self._resolved(declared.tls, declared.authentication, self._zookeeper_login)
         return declared.model_copy(update={"tls": tls, "authentication": login}), self._secrets(tls, login)
 
@@ -67,11 +67,11 @@ class CredentialsFile:
         return prometheus_server(declared.url, tls, login, self._secrets(tls, login), meanwhile=_NOT_READ)
 
     def for_named_prometheus(self, url: str) -> PrometheusServer:
-        """A server that no policy names. Raises NeedsMending for half of a login, and where there are keys but none that mean anything."""
+        """A server that no policy names. Raises UserActionRequired for half of a login, and for keys of which none is known."""
         given = {"token", "username", "password", "ca.crt", "tls.crt", "tls.key"} & self.keys.keys()
         if (self.keys and not given) or (len(given & {"username", "password"}) == 1 and "token" not in given):
             what = "must have the key token, both keys username and password, or ca.crt"
-            raise NeedsMending(Reason.SECRET_UNREADABLE, f"Credentials file {self.path} {what}; {_NOT_READ}")
+            raise UserActionRequired(Reason.SECRET_UNREADABLE, f"Credentials file {self.path} {what}; {_NOT_READ}")
         tls, login = self._resolved(None, None, self._prometheus_login)
         return prometheus_server(url, tls, login, self._secrets(tls, login), meanwhile=_NOT_READ)
 
@@ -129,7 +129,7 @@ _PASSWORD = PasswordSecret(secret_name=_NAME, password="password")  # noqa: S106
 
 
 def read_credentials_file(path: Path) -> CredentialsFile:
-    """The keys and decoded values. Raises NeedsMending naming the file and what must hold."""
+    """The keys and decoded values. Raises UserActionRequired naming the file and what must hold."""
     try:
         documents = [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
     except (OSError, UnicodeDecodeError) as error:
@@ -171,5 +171,5 @@ def _texts(path: Path, values: Mapping[str, object]) -> Mapping[str, str]:
     return {key: str(value) for key, value in values.items()}
 
 
-def _unreadable(path: Path, what: str) -> NeedsMending:
-    return NeedsMending(Reason.SECRET_UNREADABLE, f"Credentials file {path} {what}. Nothing was done.")
+def _unreadable(path: Path, what: str) -> UserActionRequired:
+    return UserActionRequired(Reason.SECRET_UNREADABLE, f"Credentials file {path} {what}. Nothing was done.")

@@ -18,11 +18,11 @@ from pydantic import ValidationError
 from controller_logic.decision import Note
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
-from tidegate.commands.context import Surroundings
+from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.control.connections import Secrets, open_cluster, read_secrets
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
-from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins, Seen
+from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
@@ -222,7 +222,7 @@ class PolicySource:
             raise NotFound(error.reason, f"{error.message} If you may not read this Secret, give the credentials with {option}.") from error
 
 
-def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
+def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     """The one policy that the options mean, with its tiers and overrides.
 
     Raises NotFound when there is none, InvalidResource when there are several and none is named, or when the policy does
@@ -243,7 +243,7 @@ def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
     return PolicySource(declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses)
 
 
-def policy_of(around: Surroundings, files: Sequence[str] | None) -> PolicySource | None:
+def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:
     """The one policy in the files, for a rollup or a report on a laptop; None without files. Raises what `find_policy` raises."""
     return find_policy(around, PolicyOptions(files=files)) if files else None
 
@@ -294,7 +294,7 @@ class AccessOptions:
 
 
 @contextmanager
-def opened_cluster(around: Surroundings, source: PolicySource, options: AccessOptions) -> Iterator[KafkaCluster]:
+def opened_cluster(around: CommandContext, source: PolicySource, options: AccessOptions) -> Iterator[KafkaCluster]:
     """The policy's cluster with its leaders, as the operator holds it."""
     zookeeper, secrets = _zookeeper(source, options)
     brokers, brokers_secrets = _brokers(source, options)
@@ -312,14 +312,14 @@ def opened_cluster(around: Surroundings, source: PolicySource, options: AccessOp
 
 
 @contextmanager
-def opened_tree(around: Surroundings, source: PolicySource | None, options: AccessOptions) -> Iterator[ZnodeTree]:
+def opened_tree(around: CommandContext, source: PolicySource | None, options: AccessOptions) -> Iterator[ZnodeTree]:
     """The cluster's ZooKeeper. `source` None = everything is on the command line. Raises InvalidResource without any address."""
     spec, secrets = _zookeeper(source, options)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, closing(around.open_tree(spec, secrets, folder=Path(folder))) as tree:
         yield tree
 
 
-def observed(around: Surroundings, source: PolicySource, cluster: KafkaCluster) -> Seen:
+def observed(around: CommandContext, source: PolicySource, cluster: KafkaCluster) -> ObservationResult:
     """What the operator's own observer sees of the cluster now; brokers are asked at once whether a plugin decides their quotas."""
     observer = Observer(QuotaPlugins(settle_seconds=0.0))
     usage, warnings = source.usage(around.now_seconds())

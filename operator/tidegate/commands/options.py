@@ -74,7 +74,7 @@ Command = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandOptions:
     """Which policy a person meant, and what they said of its cluster."""
 
     policy: PolicyOptions
@@ -112,8 +112,8 @@ def _asked(
     credentials_file: CredentialsFile = None,
     bootstrap_servers: BootstrapServers = None,
     client_credentials_file: ClientCredentialsFile = None,
-) -> Asked:
-    return Asked(
+) -> CommandOptions:
+    return CommandOptions(
         PolicyOptions(files=file or (), policy=policy, kubeconfig=kubeconfig, context=kube_context, namespace=namespace),
         AccessOptions(
             zookeeper=zookeeper,

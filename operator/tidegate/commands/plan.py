@@ -12,11 +12,11 @@ from controller_logic.decision import Decision, MemberReport, MemberState, Memor
 from controller_logic.model import Advice, Default, Entity, Mode, Observation, QuotaKey, QuotaWrite, WriteKind
 from controller_logic.quotas.values import KEY_WORDS, enforced_rate
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, PolicySource, find_policy, observed, opened_cluster
-from tidegate.commands.options import Asked, takes_policy_and_cluster
+from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, OutputFormat, Page, Sheet, publish, short_words
-from tidegate.control.observe import Seen
+from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
 
 # One line of a plan for each entity and quota key, gathered from what was observed and what was
@@ -323,7 +323,7 @@ def _summary(rows: tuple[PlanRow, ...], decision: Decision) -> Document:
 def plan(
     context: typer.Context,
     *,
-    asked: Asked,
+    asked: CommandOptions,
     everything: Annotated[bool, typer.Option("--all", help="Show also what would stay as it is.")] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
@@ -335,7 +335,7 @@ def plan(
 
     Exit code 2 means that something would change, 0 that nothing would, 1 that it cannot be told.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     source = find_policy(around, asked.policy)
     seen, decision = decided(around, source, asked.access)
     warnings = (*source.remarks(), *(warning.message for warning in seen.warnings))
@@ -349,7 +349,7 @@ def plan(
     around.exit_code = plan_exit_code(decision)
 
 
-def decided(around: Surroundings, source: PolicySource, access: AccessOptions) -> tuple[Seen, Decision]:
+def decided(around: CommandContext, source: PolicySource, access: AccessOptions) -> tuple[ObservationResult, Decision]:
     """The operator's own observation and decision, made once and not carried out.
 
     A pause is overlooked for the decision, so that people can see what ends with it; the observation still tells of it.

@@ -11,7 +11,7 @@ import typer
 
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicySource, policy_of, terms_of
 from tidegate.commands.output import Page
 from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
@@ -101,7 +101,7 @@ def report(
 
     With the policy's files members go by their names, contracts are recommended, and prices are the policy's unless given.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.rollup.report.compute import figures_of
     from tidegate.rollup.report.files import write_report
@@ -135,7 +135,7 @@ def report(
     Page(around.out).say(f"The report is {page}; the same figures are in {page.with_name('report.json')} and the CSV files beside it.")
 
 
-def _hour(around: Surroundings, text: str) -> int:
+def _hour(around: CommandContext, text: str) -> int:
     at_ms = int(moment(text, now_seconds=around.now_seconds()) * 1000)
     return at_ms - at_ms % _HOUR_MS
 

@@ -24,7 +24,7 @@ from controller_logic.quotas.steps import is_disturbed
 from controller_logic.quotas.values import KEY_WORDS
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, opened_tree
 from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, OutputFormat, Page, Sheet, ago_words, publish, short_words
 from tidegate.commands.plan import entity_document
@@ -371,7 +371,7 @@ def restore(
     start it again as you like. A value that another writer changed since stays as it is. The policy's claim on the cluster
     is released at the end. Stop, pause or delete the operator's policy first: a running operator would write its contracts again.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     guard = Guard(
         max_mute_seconds=NO_MUTE_BOUND_SECONDS if at_once else max_mute_seconds, window=QuotaWindow(window_samples, window_sample_seconds)
     )
@@ -395,7 +395,7 @@ def _refuse_other_cluster(facts: ClusterFacts, expected: str | None, address: st
         )
 
 
-def _dry_run(around: Surroundings, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
+def _dry_run(around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
     givebacks = restoration.look()
     rows = restore_rows(givebacks)
     warnings = tuple(_warnings(givebacks, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()))
@@ -407,7 +407,7 @@ def _dry_run(around: Surroundings, restoration: Restoration, facts: ClusterFacts
     around.exit_code = ExitCode.WOULD_CHANGE if rows or _releases_claim(restoration, facts) else ExitCode.OK
 
 
-def _give_back(around: Surroundings, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
+def _give_back(around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
     progress = Page(around.err)
     first = restoration.look()
     warnings = tuple(_warnings(first, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options, rollup_job
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.inputs import policy_of, terms_of
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
@@ -49,7 +49,7 @@ def run(
     until: Annotated[str, typer.Option("--to", metavar="TIME", help="The end; an hour that is not over by then is left out.")] = "0s",
     out: Annotated[str, typer.Option("--out", "--store", metavar="DIR|URL", help="Where the tables go; earlier hours in it stay.")],
     preset: Annotated[
-        Preset, typer.Option("--preset", help="Which exporter counts the brokers' cards, as in a policy's `metrics.preset`.")
+        Preset, typer.Option("--preset", help="Which exporter counts the brokers' NICs, as in a policy's `metrics.preset`.")
     ] = Preset.NODE_EXPORTER,
     broker_label: Annotated[
         str | None, typer.Option("--broker-label", metavar="NAME", help="The label that names the broker; unset means the preset's.")
@@ -83,7 +83,7 @@ def run(
 
     A run that is cut short leaves whole hours; the same command again goes on, and changes nothing that is right already.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import shown
     from tidegate.rollup.engine import Engine, RollupRequest, Span
@@ -118,7 +118,7 @@ def backfill(
         str | None, typer.Option("--prometheus", metavar="URL", help="Without a policy: the server, such as http://prometheus:9090.")
     ] = None,
     out: Annotated[str | None, typer.Option("--out", "--store", metavar="DIR|URL", help="Without a policy: where the tables are.")] = None,
-    preset: Annotated[Preset, typer.Option("--preset", help="Without a policy: which exporter counts the brokers' cards.")] = (
+    preset: Annotated[Preset, typer.Option("--preset", help="Without a policy: which exporter counts the brokers' NICs.")] = (
         Preset.NODE_EXPORTER
     ),
     broker_label: Annotated[
@@ -136,7 +136,7 @@ def backfill(
 
     Hours of which Prometheus tells nothing any more are named at the end, with exit code 1; all others are published.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
     start_ms, end_ms = (int(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (since, until))
     start_ms, end_ms = start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS
@@ -177,7 +177,7 @@ def show(
     debug: options.Debug = False,
 ) -> None:
     """Add the table up over the time asked for and show who had most."""
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import show_top
     from tidegate.rollup.show import Question, top
@@ -191,7 +191,7 @@ def show(
 @app.command("verify", short_help="Recompute every sum and say whether a store is whole.")
 def verify(context: typer.Context, *, store: Store, output: options.Output = OutputFormat.TABLE, debug: options.Debug = False) -> None:
     """Read everything that is published, compare it with what was told when it was published, and each table with the finer ones."""
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import show_verdict
     from tidegate.rollup.tables.store import UsageStore
@@ -207,7 +207,7 @@ def store_address(given: str) -> str:
     return given if "://" in given else f"file://{Path(given).absolute()}"
 
 
-def _ms(around: Surroundings, text: str | None) -> int | None:
+def _ms(around: CommandContext, text: str | None) -> int | None:
     return None if text is None else int(moment(text, now_seconds=around.now_seconds()) * 1000)
 
 

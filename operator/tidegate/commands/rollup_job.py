@@ -13,11 +13,11 @@ import typer
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Window
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicyOptions, find_policy
 from tidegate.commands.output import ExitCode, Page
 from tidegate.control.connections import metrics_settings
-from tidegate.errors import InvalidResource, NeedsMending, NotFound, Unauthorized
+from tidegate.errors import InvalidResource, NotFound, Unauthorized, UserActionRequired
 from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
 from tidegate.resources.fields import moment
 
@@ -43,7 +43,7 @@ def job(
     Exit codes: 64 when somebody has to mend the policy or what it names, 65 when tables are damaged or of another version, 77 when somebody
     refused the Job: trying again mends none of them. 1 for what may pass by itself.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     around.exit_code_of = exit_code_of
     require_extra()
     from tidegate.rollup.job_run import run_job
@@ -63,7 +63,7 @@ def policy_options(policy: str, *, kubeconfig: Path | None, context: str | None)
     return PolicyOptions(policy=policy, kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
-def rollup_policy(around: Surroundings, asked: PolicyOptions) -> "RollupPolicy":
+def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy":
     """What a policy declares of its rollups, with the Secrets for Prometheus.
 
     Raises InvalidResource for a policy without `rollup` or `metrics`, and what asking Kubernetes raises.
@@ -104,7 +104,7 @@ def exit_code_of(error: Exception) -> int:
             return EXIT_FORBIDDEN
         case UsageDamaged() | OtherVersion():
             return EXIT_BAD_DATA
-        case NeedsMending():
+        case UserActionRequired():
             return EXIT_BAD_CONFIGURATION
     return ExitCode.ERROR
 

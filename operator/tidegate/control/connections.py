@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from controller_logic.reasons import Reason
 from tidegate.control.observe import KafkaCluster, TopologySource
-from tidegate.errors import NeedsMending, TidegateError
+from tidegate.errors import TidegateError, UserActionRequired
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, TlsFiles, ZooKeeperConnection
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
@@ -56,7 +56,7 @@ _MECHANISMS = {
 class Secrets:
     """The Secrets of one namespace that a connection needs, by name; with `file` all of them come from that file instead.
 
-    Everything that is not there raises NeedsMending with SECRET_UNREADABLE, which names the Secret and the key.
+    Everything that is not there raises UserActionRequired with SECRET_UNREADABLE, which names the Secret and the key.
     """
 
     namespace: str = ""
@@ -106,10 +106,12 @@ def read_secrets(kubernetes: Kubernetes, namespace: str, names: Collection[str],
 
 
 def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> ZooKeeperConnection:
-    """How to reach the policy's ZooKeeper. Raises NeedsMending with SECRET_UNREADABLE when a Secret lacks a key."""
+    """How to reach the policy's ZooKeeper. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
     zookeeper = spec.zookeeper
     if zookeeper is None:
-        raise NeedsMending(Reason.INVALID_SPEC, "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays as it is")
+        raise UserActionRequired(
+            Reason.INVALID_SPEC, "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays as it is"
+        )
     tls = _tls_files(zookeeper.tls, zookeeper.authentication, secrets, folder / "zookeeper")
     return ZooKeeperConnection(zookeeper.connect, sasl=_login(zookeeper.authentication, secrets), tls=tls)
 
@@ -165,8 +167,8 @@ def _write_private(path: Path, content: bytes) -> str:
     return str(path)
 
 
-def _unreadable(message: str) -> NeedsMending:
-    return NeedsMending(Reason.SECRET_UNREADABLE, message)
+def _unreadable(message: str) -> UserActionRequired:
+    return UserActionRequired(Reason.SECRET_UNREADABLE, message)
 
 
 # Turns a policy's `metrics` and the Secrets that it names into settings for reading Prometheus. No
@@ -177,7 +179,7 @@ NOT_MEASURED = "load is not read until then"
 
 
 def metrics_settings(spec: MetricsSource, secrets: Secrets) -> MetricsSettings:
-    """How to read the policy's metrics. Raises NeedsMending with SECRET_UNREADABLE when a Secret lacks a key."""
+    """How to read the policy's metrics. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
     return settings_of(spec, prometheus_server(spec.prometheus.url, spec.prometheus.tls, spec.prometheus.authentication, secrets))
 
 
@@ -197,7 +199,7 @@ def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSetting
 def prometheus_server(
     url: str, tls: Tls | None, login: PrometheusAuthentication | None, secrets: Secrets, *, meanwhile: str = NOT_MEASURED
 ) -> PrometheusServer:
-    """How to reach the server. Raises NeedsMending with SECRET_UNREADABLE when a Secret lacks a key; `meanwhile` goes into the message."""
+    """How to reach the server. Raises UserActionRequired (SECRET_UNREADABLE) where a Secret lacks a key; `meanwhile` ends the message."""
     authorities = trusted_certificates(tls, secrets, meanwhile=meanwhile)
     certificate, key = None, None
     if login is not None and login.certificate_and_key is not None:
@@ -251,14 +253,14 @@ class OpenTopology(Protocol):
 
 
 def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
-    """See OpenTree. Raises NeedsMending when a Secret does not hold what it must."""
+    """See OpenTree. Raises UserActionRequired when a Secret does not hold what it must."""
     from tidegate.kafka.zookeeper.session import ZooKeeperSession
 
     return ZooKeeperSession(zookeeper_connection(spec, secrets, folder))
 
 
 def open_topology(spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource:
-    """See OpenTopology. Raises NeedsMending when a Secret does not hold what it must."""
+    """See OpenTopology. Raises UserActionRequired when a Secret does not hold what it must."""
     from tidegate.kafka.brokers import KafkaTopology
 
     return KafkaTopology(brokers_connection(spec, secrets, folder), topic_names=topic_names)
@@ -275,7 +277,7 @@ def open_cluster(
 ) -> KafkaCluster:
     """The cluster of `spec`; `brokers_secrets` where those of the brokers come from elsewhere than ZooKeeper's.
 
-    Raises NeedsMending when a Secret does not hold what it must.
+    Raises UserActionRequired when a Secret does not hold what it must.
     """
     tree = open_tree(spec, secrets, folder=folder)
     store = ZooKeeperQuotaStore(tree)

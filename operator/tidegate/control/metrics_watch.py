@@ -26,7 +26,7 @@ from tidegate.resources.policy import MetricsSource
 
 log = structlog.get_logger(__name__)
 
-# Passes are not worth more: cards are judged over several scrapes, and each pass reads every quota. But a pass that something else
+# Passes are not worth more: NICs are judged over several scrapes, and each pass reads every quota. But a pass that something else
 # wakes finds readings that may still be used, so they are taken twice in the time in which they go stale.
 SHORTEST_INTERVAL_SECONDS = 5.0
 _BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
@@ -45,7 +45,7 @@ OpenReader = Callable[[MetricsSettings], Reader]
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Dependencies:
     """What a watch needs of the process. `wake` is called after each reading, `beat` and `forget` are its signs of life."""
 
     kubernetes: Kubernetes
@@ -60,7 +60,7 @@ class Around:
 class MetricsWatch:
     """The newest reading of one policy. `latest` and `close` belong to the policy's loop."""
 
-    def __init__(self, namespace: str, around: Around) -> None:
+    def __init__(self, namespace: str, around: Dependencies) -> None:
         self._namespace = namespace
         self._around = around
         self._round: _Round | None = None
@@ -93,7 +93,7 @@ class MetricsWatch:
 class _Round:
     """Readings by one set of settings, in a thread of its own."""
 
-    def __init__(self, namespace: str, spec: MetricsSource, brokers: frozenset[int], around: Around) -> None:
+    def __init__(self, namespace: str, spec: MetricsSource, brokers: frozenset[int], around: Dependencies) -> None:
         self.spec = spec
         self.brokers = brokers
         self.newest: Readings | None = None
@@ -145,7 +145,7 @@ class _Round:
 class _Source:
     """The reader, made anew when a Secret changed. Belongs to the round's thread."""
 
-    def __init__(self, namespace: str, spec: MetricsSource, around: Around) -> None:
+    def __init__(self, namespace: str, spec: MetricsSource, around: Dependencies) -> None:
         self._namespace = namespace
         self._spec = spec
         self._around = around

@@ -191,7 +191,7 @@ Quotas = dict[Entity, StoredQuota]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservationResult:
     """One observation and the facts of the cluster behind it (None = it did not answer).
 
     `warnings` are what people must know of the cluster although it forbids no write.
@@ -218,7 +218,7 @@ class Observer:
         readings: Readings | None = None,
         usage: Usage | None = None,
         rival: Rival = lambda _: None,
-    ) -> Seen:
+    ) -> ObservationResult:
         """Everything that can be known now. `rival` is asked whether another policy has the better right to the cluster."""
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
@@ -235,9 +235,11 @@ class Observer:
         observation = Observation(
             now_seconds, declared.policy, tiers, topology, quotas, holds, readings, overrides, client_quotas_exist, usage
         )
-        return Seen(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
+        return ObservationResult(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
 
-    def look_again(self, seen: Seen, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float) -> Seen:
+    def reread(
+        self, seen: ObservationResult, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float
+    ) -> ObservationResult:
         """The same observation with these entities read once more, so that a report tells what stands there after a write."""
         before = seen.observation
         missing: Missing = [(hold.reason, hold.message) for hold in before.holds]
@@ -249,11 +251,11 @@ class Observer:
         holds = self._held.stamp(missing, now_seconds)
         return replace(seen, observation=replace(before, now_seconds=now_seconds, quotas=quotas, holds=holds))
 
-    def nothing_reached(self, declared: Declared, error: TidegateError, *, now_seconds: float) -> Seen:
+    def nothing_reached(self, declared: Declared, error: TidegateError, *, now_seconds: float) -> ObservationResult:
         """What is known when there is not even a connection."""
         holds = self._held.stamp([(error.reason, error.message)], now_seconds)
         observation = Observation(now_seconds, declared.policy, _tiers(declared), None, None, holds, overrides=declared.overrides or ())
-        return Seen(observation, None)
+        return ObservationResult(observation, None)
 
     def _warnings(
         self, facts: ClusterFacts | None, topology: Topology | None, cluster: KafkaCluster, *, now_seconds: float
@@ -317,7 +319,7 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
-    for entity in _hands_off(declared, quotas):
+    for entity in _excluded_entities(declared, quotas):
         quotas.pop(entity, None)
     return quotas
 
@@ -327,12 +329,12 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
     if not declared.policy.metering_enabled:
         return None
     try:
-        return cluster.store.limits_client_ids()
+        return cluster.store.has_client_id_quotas()
     except TidegateError:
         return None
 
 
-def _hands_off(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
+def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
     """What a broken tier names, and what is in the ledger without a readable owner: it may be that tier's."""
     if not declared.broken or declared.policy.deleting:
         return frozenset()

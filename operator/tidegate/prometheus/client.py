@@ -114,7 +114,7 @@ def _own_authorities() -> str | bool:
 SHOWN_CHARACTERS = 300
 
 
-def said_in(beginning: bytes) -> str:
+def error_text(beginning: bytes) -> str:
     """The reason that the beginning of an answer gives: Prometheus' own, or what a gateway before it says."""
     text = beginning.decode("utf-8", "replace")
     try:
@@ -125,7 +125,7 @@ def said_in(beginning: bytes) -> str:
     return " ".join(shown.split())[:SHOWN_CHARACTERS].rstrip(".") or "no reason given"
 
 
-def shortly(error: Exception) -> str:
+def innermost_message(error: Exception) -> str:
     """What the innermost error says; those around it repeat it, and hold the whole query."""
     inner: object = error
     while isinstance(inner, Exception):
@@ -171,12 +171,12 @@ def broken(error: Exception, address: str) -> TidegateError:
             )
         case exceptions.SSLError():
             return unreachable(
-                address, f"the encrypted connection failed: {shortly(error)}", "Check metrics.prometheus.tls.trustedCertificates."
+                address, f"the encrypted connection failed: {innermost_message(error)}", "Check metrics.prometheus.tls.trustedCertificates."
             )
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
-            return unreachable(address, shortly(error), "Check metrics.prometheus.url and the network policy.")
+            return unreachable(address, innermost_message(error), "Check metrics.prometheus.url and the network policy.")
     return unreachable(address, f"its certificate authorities cannot be read: {error}", _CHECK_TRUST)
 
 
@@ -192,7 +192,7 @@ def unreachable(address: str, why: str, hint: str) -> TidegateError:
 
 def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
     """An answer with another status than 200, of whose body the beginning was read."""
-    status, said = answer.status_code, said_in(beginning)
+    status, said = answer.status_code, error_text(beginning)
     if answer.headers.get("Location") and 300 <= status < 400:
         elsewhere = shown_address(answer.headers["Location"])
         why = f"Prometheus at {address} sent us on to {elsewhere}, where a login may be wanted; we do not follow. {MEANWHILE}"

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Preset(StrEnum):
-    """What the readings of the cards come from; the rates of clients come from the JMX exporter with all but `CUSTOM`."""
+    """What the readings of the NICs come from; the rates of clients come from the JMX exporter with all but `CUSTOM`."""
 
     NODE_EXPORTER = "NodeExporter"
     CADVISOR = "Cadvisor"
@@ -78,7 +78,7 @@ class BrokerInstances:
 class Queries:
     """PromQL selectors (`metric{...}` without function, range or aggregation: samples must keep their own times). None = not asked.
 
-    Cards are counters of bytes, one series a card; rates are gauges of bytes per second and throttle times gauges of milliseconds,
+    NICs are counters of bytes, one series a NIC; rates are gauges of bytes per second and throttle times gauges of milliseconds,
     one series for each user and client id. Each series names its broker.
     """
 
@@ -95,7 +95,7 @@ class MetricsSettings:
     """Everything a reading needs. `queries` replace the preset's, each by itself. No `brokers` = the label that goes with the preset.
     `matchers` are labels that every series must have; they are added to all queries, declared ones too.
 
-    `history_seconds` is how far back cards are read: the spans that a window of the control pass is made of.
+    `history_seconds` is how far back NICs are read: the spans that a window of the control pass is made of.
     """
 
     server: PrometheusServer

@@ -183,8 +183,8 @@ class MetricQueries(SchemaModel):
     Each series must have the label that names its broker.
     """
 
-    egress: Query | None = Field(default=None, description="Bytes sent by each broker's card, as a counter.")
-    ingress: Query | None = Field(default=None, description="Bytes received by each broker's card, as a counter.")
+    egress: Query | None = Field(default=None, description="Bytes sent by each broker's NIC, as a counter.")
+    ingress: Query | None = Field(default=None, description="Bytes received by each broker's NIC, as a counter.")
     user_fetch: Query | None = Field(default=None, description="Bytes per second that each user and client id fetches from each broker.")
     user_produce: Query | None = Field(default=None, description="Bytes per second that each user and client id produces to each broker.")
 
@@ -320,12 +320,12 @@ class MetricsSource(SchemaModel):
 
 
 class NicLimits(SchemaModel):
-    """One direction of a broker's network card."""
+    """One direction of a broker's NIC."""
 
     limit: ByteRate | None = Field(default=None, description="Bytes per second above which tiers are throttled. Unset means no limit.")
     capacity: ByteRate | None = Field(
         default=None,
-        description="Speed of the network card in this direction. Absurd readings are refused against it, and a full link is known by it. "
+        description="Speed of the NIC in this direction. Absurd readings are refused against it, and a full link is known by it. "
         "Unset means not known.",
     )
 
@@ -337,7 +337,7 @@ class NicLimits(SchemaModel):
         ),
         Rule(
             cel=f"!has(self.limit) || !has(self.capacity) || {cel_at_most('self.limit', 'self.capacity')}",
-            message="limit must not be above capacity: the network card could never reach it",
+            message="limit must not be above capacity: the NIC could never reach it",
             field_path=".limit",
             holds=lambda limits: limits.limit is None or limits.capacity is None or limits.limit <= limits.capacity,
         ),

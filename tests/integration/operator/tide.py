@@ -1,7 +1,7 @@
-"""A broker under load that obeys: what its card and its clients' metrics show follows the quotas in ZooKeeper at that moment.
+"""A broker under load that obeys: what its NIC and its clients' metrics show follows the quotas in ZooKeeper at that moment.
 
 Kafka, its leaders, ZooKeeper, Prometheus, the Kubernetes API and the operator are real; only the bytes are made up, so that a test can fill
-a card, empty it, silence it or let it lie within a second.
+a NIC, empty it, silence it or let it lie within a second.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ THROTTLED = {Level.L1: 10 * MB, Level.L2: 5 * MB, Level.L3: MB}
 
 @dataclass
 class Tide:
-    """One user of each level fetches `WANTED` from broker `leader`; `other` is what else its card carries.
+    """One user of each level fetches `WANTED` from broker `leader`; `other` is what else its NIC carries.
 
-    A broker in `silent` shows nothing at all, one in `cardless` no card, one in `lying` a card that stands still.
+    A broker in `silent` shows nothing at all, one in `cardless` no NIC, one in `lying` a NIC that stands still.
     """
 
     zookeeper: KazooClient
@@ -53,10 +53,10 @@ class Tide:
             return ""
         quotas = dict(self._quotas) if broker == self.leader else {}  # as seen last: while ZooKeeper is away, brokers go on too
         sent = {level: min(self.wanted, float("inf") if quota is None else quota) for level, quota in quotas.items()}
-        card = "" if broker in self.cardless else self._card(broker, sum(sent.values()) + (self.other if sent else MB))
-        return card + "".join(self._client(level, rate) for level, rate in sent.items())
+        nic = "" if broker in self.cardless else self._nic(broker, sum(sent.values()) + (self.other if sent else MB))
+        return nic + "".join(self._client(level, rate) for level, rate in sent.items())
 
-    def _card(self, broker: int, rate: float) -> str:
+    def _nic(self, broker: int, rate: float) -> str:
         now = time.monotonic()
         moved = 0.0 if broker in self.lying else rate * (now - self._read_at.get(broker, now))
         self._read_at[broker] = now

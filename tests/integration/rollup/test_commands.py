@@ -25,7 +25,7 @@ from tests.integration.rollup.estate import (
 )
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.cli import main
-from tidegate.commands.context import Surroundings
+from tidegate.commands.context import CommandContext
 from tidegate.commands.rollup import span_words
 from tidegate.rollup.tables.store import UsageStore
 
@@ -69,7 +69,7 @@ def store(estate: HistoryServer, spark: SparkSession, policy: Path, tmp_path_fac
 
 def call(*arguments: str, now_ms: int = END_MS) -> tuple[int, str]:
     out = io.StringIO()
-    return main(arguments, Surroundings(out=out, err=out, now_seconds=lambda: now_ms / 1000)), out.getvalue()
+    return main(arguments, CommandContext(out=out, err=out, now_seconds=lambda: now_ms / 1000)), out.getvalue()
 
 
 def answer(*arguments: str) -> dict[str, object]:

@@ -19,7 +19,7 @@ from tests.integration.rollup.estate import END_MS, RATES, SCRAPE_MS, START_MS, 
 from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.resources.documents import policy, tier
 from tidegate.cli import main
-from tidegate.commands.context import Surroundings
+from tidegate.commands.context import CommandContext
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, decode
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish
@@ -43,7 +43,7 @@ class Desk:
 
     def call(self, command: str, *arguments: str, policy: str = "orders", now_ms: int = END_MS + 300_000) -> tuple[int, str]:
         said = io.StringIO()
-        around = Surroundings(out=said, err=said, now_seconds=lambda: now_ms / 1000)
+        around = CommandContext(out=said, err=said, now_seconds=lambda: now_ms / 1000)
         named = f"--policy={self.namespace}/{policy}"
         return main(["rollup", command, named, f"--kubeconfig={self.kubeconfig}", *arguments], around), said.getvalue()
 

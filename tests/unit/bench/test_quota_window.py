@@ -18,7 +18,7 @@ CONSUMER = Client(Kind.CONSUMER, 5 * MB)
 
 
 def rows(moved: Callable[[int], int], parts: Iterable[tuple[Phase, int]] = ((Phase.STEADY, 60),)) -> list[Second]:
-    """Every client moves `moved(second)` bytes; the card sends what it receives: that much."""
+    """Every client moves `moved(second)` bytes; the NIC sends what it receives: that much."""
     every = [phase for phase, length in parts for _ in range(length)]
     return [
         Second(11, second, phase, {client.name: moved(second) for client in CLIENTS}, moved(second), moved(second))
@@ -32,7 +32,7 @@ def test_accuracy_does_not_depend_on_where_in_a_tooth_the_minute_begins(begun: i
     assert share_percent(teeth, CONSUMER) == pytest.approx(100, abs=0.01)
 
 
-def test_the_card_is_judged_by_its_highest_second() -> None:
+def test_the_nic_is_judged_by_its_highest_second() -> None:
     assert peak([1, 1, 4]) == 2
     assert egress_peak(rows(lambda second: 12 * MB if second % 12 == 0 else 0)) == pytest.approx(12)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from controller_logic.contracts.leaders import Leaders
-from controller_logic.contracts.targets import Grounds
+from controller_logic.contracts.targets import QuotaScalings
 from controller_logic.decision import Decision, MemberReport, MemberState, Note
 from controller_logic.model import (
     Contract,
@@ -47,7 +47,7 @@ TWO_LEADERS_AND_ONE = Topology(1000.0, frozenset({1, 2}), {"orders": TopicLeader
 REPORT = MemberReport(
     Tier("streaming/core", Level.L1, (ORDERS,)),
     ORDERS,
-    Grounds(Leaders(TWO_LEADERS_AND_ONE), ScalingMethod.MAX).under(ORDERS),
+    QuotaScalings(Leaders(TWO_LEADERS_AND_ONE), ScalingMethod.MAX).under(ORDERS),
     MemberState.CONTRACT,
     Reason.CONTRACT,
 )

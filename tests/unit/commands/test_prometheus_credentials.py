@@ -8,7 +8,7 @@ import pytest
 
 from controller_logic.reasons import Reason
 from tidegate.commands.credentials_file import CredentialsFile
-from tidegate.errors import NeedsMending
+from tidegate.errors import UserActionRequired
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 
 URL = "https://prometheus:9090"
@@ -41,11 +41,11 @@ def test_a_client_certificate_is_shown() -> None:
     "keys", [{"username": b"ann"}, {"password": b"x", "ca.crt": b"y"}, {"user": b"ann"}], ids=lambda keys: "-".join(keys)
 )
 def test_what_is_no_login_is_refused_before_anything_is_read(keys: dict[str, bytes]) -> None:
-    with pytest.raises(NeedsMending, match=r"token, both keys username and password, or ca\.crt; nothing was read") as refused:
+    with pytest.raises(UserActionRequired, match=r"token, both keys username and password, or ca\.crt; nothing was read") as refused:
         named_server(keys)
     assert refused.value.reason is Reason.SECRET_UNREADABLE
 
 
 def test_half_a_certificate_is_refused() -> None:
-    with pytest.raises(NeedsMending, match=r"credentials\.yaml has no key tls\.key; nothing was read"):
+    with pytest.raises(UserActionRequired, match=r"credentials\.yaml has no key tls\.key; nothing was read"):
         named_server({"tls.crt": b"certificate"})

@@ -6,10 +6,10 @@ import io
 import json
 from pathlib import Path
 
-from tidegate.commands.context import Surroundings
+from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import policy_of, terms_of
 
-AROUND = Surroundings(out=io.StringIO(), err=io.StringIO(), now_seconds=lambda: 0.0)
+AROUND = CommandContext(out=io.StringIO(), err=io.StringIO(), now_seconds=lambda: 0.0)
 
 
 def write(folder: Path, *, status: dict[str, object] | None) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.commands.credentials_file import CredentialsFile, read_credentials_file
 from tidegate.control.connections import brokers_connection, zookeeper_connection
-from tidegate.errors import NeedsMending
+from tidegate.errors import UserActionRequired
 from tidegate.kafka.settings import SaslLogin, SaslMechanism
 from tidegate.prometheus.settings import BearerLogin, TlsTexts
 from tidegate.resources.policy import KafkaCluster, Prometheus, ZooKeeperConnection
@@ -45,7 +45,7 @@ def test_what_is_wrong_is_said_without_the_secret(text: str | None, tmp_path: Pa
     path = tmp_path / "credentials"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(NeedsMending) as caught:
+    with pytest.raises(UserActionRequired) as caught:
         read_credentials_file(path)
     assert str(path) in caught.value.message
     assert "hush" not in caught.value.message
@@ -69,7 +69,7 @@ def brokers_login(keys: dict[str, bytes], folder: Path, **declared: Any) -> Sasl
 def test_what_the_policy_declares_is_filled_from_the_file(tmp_path: Path) -> None:
     keys = {"kafka-password": b"hush"}
     assert brokers_login(keys, tmp_path, authentication=DECLARED) == SaslLogin(SaslMechanism.PLAIN, "orders", "hush")
-    with pytest.raises(NeedsMending, match=r"Credentials file credentials\.yaml has no key kafka-password"):
+    with pytest.raises(UserActionRequired, match=r"Credentials file credentials\.yaml has no key kafka-password"):
         brokers_login({"password": b"hush"}, tmp_path, authentication=DECLARED)
 
 
@@ -100,7 +100,7 @@ def zookeeper_login(keys: dict[str, bytes], folder: Path) -> SaslLogin | None:
     "keys", [{"username": b"ann"}, {"password": b"hush"}, {"tls.crt": b"x"}, {"tls.key": b"hush"}], ids=lambda k: next(iter(k))
 )
 def test_half_of_a_login_is_refused_without_the_secret(keys: dict[str, bytes], tmp_path: Path) -> None:
-    with pytest.raises(NeedsMending, match=r"credentials\.yaml has no key (username|password|tls\.crt|tls\.key)") as refused:
+    with pytest.raises(UserActionRequired, match=r"credentials\.yaml has no key (username|password|tls\.crt|tls\.key)") as refused:
         brokers_login(keys, tmp_path)
     assert "hush" not in refused.value.message
 

@@ -61,8 +61,8 @@ def in_force(world: Any, entity: Entity, rate: int, reason: Reason, *, of_contra
 
 
 def measured(now: float) -> Readings:
-    cards = {1: 65e6, 2: 30e6}
-    nic = {(broker, OUT): tuple(NicSpan(now - 15 * ago, 15.0, rate) for ago in (2, 1, 0)) for broker, rate in cards.items()}
+    nics = {1: 65e6, 2: 30e6}
+    nic = {(broker, OUT): tuple(NicSpan(now - 15 * ago, 15.0, rate) for ago in (2, 1, 0)) for broker, rate in nics.items()}
     clients = {
         (ETL, 1, OUT): ClientRate(now, 24e6, 11_300.0),
         (ETL, 2, OUT): ClientRate(now, 20e6, 0.0),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from tidegate.control.audit.sink import AuditDesk, AuditFile, sink_at
+from tidegate.control.audit.sink import AuditFile, AuditQueue, sink_at
 
 
 class Counts(dict[str, int]):
@@ -98,7 +98,7 @@ def test_a_dash_is_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_a_full_disk_costs_lines_is_said_once_and_is_tried_again() -> None:
     disk, counts = Full(), Counts()
-    desk = AuditDesk(disk, "/audit", count=counts, beside=False)
+    desk = AuditQueue(disk, "/audit", count=counts, beside=False)
     with structlog.testing.capture_logs() as said:
         desk.put(lambda: ["one", "two"])
         desk.put(lambda: ["three"])
@@ -112,13 +112,13 @@ def test_a_full_disk_costs_lines_is_said_once_and_is_tried_again() -> None:
 
 def test_a_folder_that_does_not_exist_costs_lines_and_nothing_else(tmp_path: Path) -> None:
     counts = Counts()
-    AuditDesk(AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False).put(lambda: ["one"])
+    AuditQueue(AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False).put(lambda: ["one"])
     assert counts == {"lost": 1}
 
 
 def test_closing_delivers_what_waits(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    desk = AuditDesk(AuditFile(str(path)), str(path), count=Counts())
+    desk = AuditQueue(AuditFile(str(path)), str(path), count=Counts())
     for place in range(100):
         desk.put(partial(list, [f"line {place}"]))
     desk.close()
@@ -140,7 +140,7 @@ class Stuck:
 
 def test_a_disk_that_stands_still_holds_nobody_up() -> None:
     disk, counts = Stuck(), Counts()
-    desk = AuditDesk(disk, "/audit", count=counts)
+    desk = AuditQueue(disk, "/audit", count=counts)
     for _ in range(200):
         desk.put(lambda: ["one"])
     assert counts["lost"] >= 99

@@ -9,7 +9,7 @@ from controller_logic.model import ClientRate, Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import ETL, Shelf
-from tidegate.control.audit.sink import AuditDesk
+from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
@@ -38,7 +38,7 @@ def audited() -> Audited:
     stage, shelf = Stage(), Shelf()
     stage.policy()
     tier = stage.tier()
-    stage.world = replace(stage.world, audit=AuditTrail(AuditDesk(shelf, "-", count=lambda *_: None, beside=False)))
+    stage.world = replace(stage.world, audit=AuditTrail(AuditQueue(shelf, "-", count=lambda *_: None, beside=False)))
     return Audited(stage, shelf, tier)
 
 

@@ -27,7 +27,7 @@ def policy(stage: Stage) -> ObjectRef:
 
 
 def read(stage: Stage, *, broker_1: float, age_seconds: float = 1.0, problems: tuple[ReadingProblem, ...] = ()) -> None:
-    """Three samples of every card: broker 1 sends so many MB/s, everybody else and every other way 1 MB/s."""
+    """Three samples of every NIC: broker 1 sends so many MB/s, everybody else and every other way 1 MB/s."""
     nic = {
         (broker, way): tuple(
             NicSpan(stage.now - age_seconds - SCRAPE * back, SCRAPE, (broker_1 if (broker, way) == (1, Direction.EGRESS) else 1) * MEGABYTE)
@@ -115,7 +115,7 @@ def test_a_limit_is_shown_for_each_broker(stage: Stage, policy: ObjectRef) -> No
     assert limits == [(50_000_000, None), (50_000_000, None), (80_000_000, 20_000_000)]
 
 
-def test_a_reading_above_what_the_card_can_take_in_is_not_believed(stage: Stage) -> None:
+def test_a_reading_above_what_the_nic_can_take_in_is_not_believed(stage: Stage) -> None:
     policy = stage.policy(metrics=METRICS, brokers={"ingress": {"limit": "50M", "capacity": "100M"}})
     read(stage, broker_1=1)
     absurd = tuple(NicSpan(stage.now - SCRAPE * back, SCRAPE, 900 * MEGABYTE) for back in (2, 1, 0))
@@ -183,7 +183,7 @@ def test_a_problem_that_hides_no_limit_is_told_and_the_load_is_known(stage: Stag
     assert stage.condition(policy, "MetricsFresh") == ("True", "MetricsAmbiguous")
 
 
-def test_unmetered_clients_do_not_make_the_load_of_cards_unknown(stage: Stage, policy: ObjectRef) -> None:
+def test_unmetered_clients_do_not_make_the_load_of_nics_unknown(stage: Stage, policy: ObjectRef) -> None:
     read(stage, broker_1=20, problems=(ReadingProblem(Reason.CLIENTS_NOT_METERED, "No broker told the rate of any user."),))
     stage.run()
     assert stage.condition(policy, "MetricsFresh") == ("True", "MetricsFresh")

@@ -8,7 +8,7 @@ from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, Stage
 from tidegate.control.report.conditions import Truth, Verdict
-from tidegate.control.report.events import WARNING, Telling, condition_events
+from tidegate.control.report.events import WARNING, EventDraft, condition_events
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import ObjectRef
 
@@ -60,7 +60,7 @@ def test_a_warning_is_not_hidden_by_what_is_normal_for_the_same_reason() -> None
         Verdict("Ready", Truth.TRUE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas at the contract"),
         Verdict("QuotasInSync", Truth.FALSE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),
     ]
-    assert condition_events({}, verdicts) == (Telling(WARNING, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),)
+    assert condition_events({}, verdicts) == (EventDraft(WARNING, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),)
 
 
 def stalled(stage: Stage, ref: ObjectRef) -> tuple[str, str]:

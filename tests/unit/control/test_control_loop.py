@@ -128,7 +128,7 @@ def test_a_loop_that_is_told_to_stop_closes_its_connection_and_is_not_missed(sta
     loop.ask_to_stop()
     assert loop.wait(10.0)
     stage.now += 10_000
-    assert (passes.closed, stage.world.vital_signs.complaint()) == (True, None)
+    assert (passes.closed, stage.world.vital_signs.failure_text()) == (True, None)
 
 
 def test_a_loop_that_is_stuck_in_a_pass_is_missed(stage: Stage, passes: Passes) -> None:

@@ -9,7 +9,7 @@ import pytest
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control.connections import Secrets, brokers_connection, read_secrets, zookeeper_connection
-from tidegate.errors import NeedsMending, NotFound
+from tidegate.errors import NotFound, UserActionRequired
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
 from tidegate.resources.policy import KafkaCluster
 
@@ -98,7 +98,7 @@ def test_a_secret_that_does_not_fit_is_refused_by_its_name_and_key(
     tmp_path: Path, secrets: dict[str, Any], what: str, golden: Callable[[str], None]
 ) -> None:
     declared = spec(tls=TRUSTED, authentication=by("scram-sha-512", certificateAndKey=CERTIFICATE))
-    with pytest.raises(NeedsMending, match=what) as refused:
+    with pytest.raises(UserActionRequired, match=what) as refused:
         brokers_connection(declared, Secrets("streaming", {**SECRETS.data, **secrets}), tmp_path)
     assert refused.value.reason is Reason.SECRET_UNREADABLE
     golden(refused.value.message)
@@ -106,7 +106,7 @@ def test_a_secret_that_does_not_fit_is_refused_by_its_name_and_key(
 
 def test_a_pattern_that_nothing_matches_is_refused(tmp_path: Path) -> None:
     trusted = {"trustedCertificates": ({"secretName": "orders", "pattern": "*.crt"},)}
-    with pytest.raises(NeedsMending, match=r"Secret streaming/orders has no key that matches \*\.crt"):
+    with pytest.raises(UserActionRequired, match=r"Secret streaming/orders has no key that matches \*\.crt"):
         brokers_connection(spec(tls=trusted), SECRETS, tmp_path)
 
 
@@ -150,6 +150,6 @@ def test_no_password_is_ever_shown(tmp_path: Path) -> None:
     declared = spec({"authentication": by("digest")}, authentication=by("plain"))
     shown = secrets, zookeeper_connection(declared, secrets, tmp_path), brokers_connection(declared, secrets, tmp_path)
     assert "swordfish" not in repr(shown)
-    with pytest.raises(NeedsMending) as refused:
+    with pytest.raises(UserActionRequired) as refused:
         brokers_connection(spec(authentication=by("plain")), Secrets("streaming", {"orders": {"password": b"swordfish\xff"}}), tmp_path)
     assert "swordfish" not in str(refused.value)

@@ -18,9 +18,9 @@ def default_user(stage: Stage) -> dict[QuotaKey, str]:
     return dict(stage.store.read([DEFAULT_USER])[DEFAULT_USER].values)
 
 
-def idle_cards(stage: Stage) -> None:
-    cards = {(broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction}
-    stage.readings = Readings(stage.now, 15.0, cards)
+def idle_nics(stage: Stage) -> None:
+    nics = {(broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction}
+    stage.readings = Readings(stage.now, 15.0, nics)
 
 
 def test_brokers_are_made_to_meter_every_user_and_the_ledger_knows(stage: Stage) -> None:
@@ -62,11 +62,11 @@ def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_say_s
     policy = stage.policy(metrics=PROMETHEUS, defaults=METERED)
     stage.tier()
     stage.store.put(APP, {PRODUCE: "1048576"})
-    idle_cards(stage)
+    idle_nics(stage)
     for _ in range(3):
         stage.run()
         stage.now += 15
-        idle_cards(stage)
+        idle_nics(stage)
     assert default_user(stage) == {}
     assert stage.condition(policy, "MetricsFresh") == ("True", "MeteringWithheld")
     assert "hide" in message(stage, policy)

@@ -14,7 +14,7 @@ from controller_logic.reasons import Reason
 from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
-from tidegate.control.metrics_watch import Around, MetricsWatch
+from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset, TlsTexts
 from tidegate.resources.policy import MetricsSource
@@ -36,7 +36,7 @@ class World:
         self.gate.set()
         self.alive: set[str] = set()
         self.now = 1000.0
-        around = Around(
+        around = Dependencies(
             self.kubernetes,
             wake=self._wake,
             beat=lambda: self.alive.add("metrics"),

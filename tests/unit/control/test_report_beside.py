@@ -113,7 +113,7 @@ def test_a_report_that_hangs_is_seen_by_the_probe(stage: Stage) -> None:
     assert stage.world.vital_signs.silent_seconds()["reports of streaming/orders"] == 600
     slow.open()
     finish(stage)
-    assert stage.world.vital_signs.complaint() is None
+    assert stage.world.vital_signs.failure_text() is None
 
 
 def test_a_deleted_policy_goes_after_its_last_report(stage: Stage) -> None:

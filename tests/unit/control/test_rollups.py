@@ -19,7 +19,7 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import Stage
 from tidegate.control.report.conditions import UNSEEN_AFTER_SECONDS, Truth, Verdict, rollups_current
-from tidegate.control.rollups import RollupAround, RollupLook, RollupSight, RollupWatch
+from tidegate.control.rollups import RollupAround, RollupLook, RollupProgress, RollupWatch
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode
@@ -48,7 +48,7 @@ class Desk:
         self.spec = Rollup.model_validate_json(json.dumps(spec["rollup"]))
         self.looker = RollupLook(self.kubernetes, OFFER, may_write=lambda: self.may_write, wall=lambda: self.now, count=self.counts.append)
 
-    def look(self) -> RollupSight:
+    def look(self) -> RollupProgress:
         return self.looker.look(self.kubernetes.get(self.ref), self.spec)
 
     def jobs(self) -> list[str]:
@@ -70,7 +70,7 @@ class Desk:
         valid_ms = round((NOW + valid_hours * HOUR) * 1000)
         self.write(encode(RollupResult(uid or self.ref.uid, round(NOW * 1000), valid_ms, (window,), usage, empty)))
 
-    def verdict(self, sight: RollupSight, *, later_seconds: float = 0.0) -> Verdict:
+    def verdict(self, sight: RollupProgress, *, later_seconds: float = 0.0) -> Verdict:
         (said,) = rollups_current(sight, wanted=True, previous={}, now_seconds=self.now + later_seconds)
         return said
 
@@ -214,9 +214,9 @@ def test_nobody_waits_for_a_look_that_hangs(desk: Desk) -> None:
     let_go = threading.Event()
 
     class Hanging(RollupLook):
-        def look(self, *_: object) -> RollupSight:
+        def look(self, *_: object) -> RollupProgress:
             let_go.wait(30)
-            return RollupSight(0.0)
+            return RollupProgress(0.0)
 
     hanging = Hanging(desk.kubernetes, OFFER, may_write=lambda: True, wall=lambda: NOW)
     watch = RollupWatch("streaming/orders", RollupAround(lambda: hanging, lambda: None, lambda: NOW))
@@ -273,7 +273,7 @@ def test_transitions_are_events_and_nothing_is_told_twice() -> None:
     stage.run()
     broken = Due(missing=(Window(0, 300_000),), failed=(WindowJob("job", Window(0, 300_000), JobState.FAILED, message="OutOfMemory"),))
     for found in (Due(), Due(), broken, broken, Due(published_until_ms=300_000)):
-        stage.controllers["streaming/orders"]._rollups = Sighted(RollupSight(stage.now, due=found))  # type: ignore[assignment]
+        stage.controllers["streaming/orders"]._rollups = Sighted(RollupProgress(stage.now, due=found))  # type: ignore[assignment]
         stage.run()
     told = [(event.type, event.reason) for event in stage.kubernetes.events if event.reason.startswith("Rollup")]
     assert told == [
@@ -300,7 +300,7 @@ def test_applied_recommendations_become_quotas_and_stand_in_the_tiers_status() -
     assert stage.produce() == "10000000"
     usage = Usage(7, NOW, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(60e6, 20e6, 3, 1.0, 0.0)})
     controller = stage.controllers["streaming/orders"]
-    controller._rollups = Sighted(RollupSight(NOW, usage=usage))  # type: ignore[assignment]  # the real one has a thread
+    controller._rollups = Sighted(RollupProgress(NOW, usage=usage))  # type: ignore[assignment]  # the real one has a thread
     stage.run()
     (member,) = stage.kubernetes.get(tier)["status"]["members"]
     assert stage.produce() == "12000000"
@@ -312,10 +312,10 @@ def test_applied_recommendations_become_quotas_and_stand_in_the_tiers_status() -
 class Sighted:
     """A RollupWatch that saw what a test says."""
 
-    def __init__(self, sight: RollupSight) -> None:
+    def __init__(self, sight: RollupProgress) -> None:
         self.sight = sight
 
-    def latest(self, *_: object) -> RollupSight:
+    def latest(self, *_: object) -> RollupProgress:
         return self.sight
 
     def close(self) -> None:

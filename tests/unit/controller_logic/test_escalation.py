@@ -11,10 +11,10 @@ from controller_logic.throttle.input import ThrottleMemory
 from controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
 from controller_logic.throttle.throttle import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 
 
-def four_tiers(**settings: object) -> Rehearsal:
+def four_tiers(**settings: object) -> SimulatedCluster:
     """L0 to L3 with contracts of 60 MB/s that want 25 each; the limit is 50, throttled rates are 10, 5 and 1."""
     actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("two", "L2", 60, 5), actor("three", "L3", 60, 1))
     played = estate(*actors, limit_mb=50, **settings)
@@ -26,7 +26,7 @@ def phase(decision: ThrottleDecision) -> Phase:
     return decision.round_of(OUT).phase
 
 
-def run_for(played: Rehearsal, seconds: float, interval_seconds: float = 15) -> list[ThrottleDecision]:
+def run_for(played: SimulatedCluster, seconds: float, interval_seconds: float = 15) -> list[ThrottleDecision]:
     return [played.run(interval_seconds) for _ in range(round(seconds / interval_seconds))]
 
 
@@ -147,7 +147,7 @@ def test_all_blind_holds_everything() -> None:
     assert in_force_mb(played) == before
 
 
-def throttled_and_blind(**settings: object) -> Rehearsal:
+def throttled_and_blind(**settings: object) -> SimulatedCluster:
     played = four_tiers(**settings)
     run_for(played, 60)
     played.lies[1, OUT] = None

@@ -7,7 +7,7 @@ import pytest
 
 from controller_logic.contracts import desired
 from controller_logic.contracts.overrides import Override, apply_overrides
-from controller_logic.contracts.recommend import AdviceBasis, Advised, advise
+from controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
 from controller_logic.decision import Decision
 from controller_logic.model import (
     AdviceTerms,
@@ -257,7 +257,7 @@ def misfit(contract: Contract, rates: Contract, *others: Override) -> Example:
     """Why an override of these rates does nothing for a member with this contract."""
     override = Override("streaming/backfill", expires_at_seconds=START_SECONDS + 60, reason="agreed", entity=ALICE, rates=rates)
     laid = apply_overrides((tier(member(ALICE, contract)),), (*others, override), START_SECONDS)
-    return lambda: laid.misfits["streaming/backfill"][0].message
+    return lambda: laid.not_applicable["streaming/backfill"][0].message
 
 
 FIRST = Override("streaming/first", expires_at_seconds=START_SECONDS + 60, reason="agreed", entity=ALICE, rates=per_broker(MB, MB))
@@ -269,7 +269,7 @@ def advice(usage: DirectionUsage | None, terms: AdviceTerms | None = None) -> Ex
     basis = AdviceBasis(Usage(7, START_SECONDS, figures), (tier(member(ALICE, total(fetch=60 * MB))),), terms or AdviceTerms())
 
     def made() -> str:
-        ((said,),) = advise(basis, Advised()).advice.values()
+        ((said,),) = advise(basis, Recommendations()).advice.values()
         return said.message
 
     return made

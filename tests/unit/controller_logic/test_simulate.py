@@ -46,8 +46,8 @@ def test_the_example_of_a_lowered_limit_steps_in_order_and_returns_to_the_contra
     assert [line for line in lines[-4:] if "(contract)" not in line] == []
 
 
-def test_the_example_of_foreign_traffic_cuts_nobody_for_it_and_holds_while_the_card_is_blind() -> None:
-    lines = list(lines_of(scenario_of((EXAMPLES / "foreign-traffic-and-a-blind-card.toml").read_text())))
+def test_the_example_of_foreign_traffic_cuts_nobody_for_it_and_holds_while_the_nic_is_blind() -> None:
+    lines = list(lines_of(scenario_of((EXAMPLES / "foreign-traffic-and-an-unreadable-nic.toml").read_text())))
     helpless = next(number for number, line in enumerate(lines) if "QuotaCannotHelp" in line)
     first_cut = next(number for number, line in enumerate(lines) if line.strip().startswith("cut"))
     assert helpless < first_cut
@@ -71,7 +71,7 @@ def test_the_example_of_foreign_traffic_cuts_nobody_for_it_and_holds_while_the_c
         pytest.param(SMALL.replace('user = "a"\n', ""), id="nobody"),
         pytest.param(SMALL.replace("contract = 200_000_000", "contract = 200_000_000.5"), id="half a byte"),
         pytest.param(SMALL.replace("[brokers.1]\negress = {limit = 100_000_000}", ""), id="no broker"),
-        pytest.param(SMALL + "card = {1 = 'maybe'}", id="a card that says something odd"),
+        pytest.param(SMALL + "nic = {1 = 'maybe'}", id="a NIC that says something odd"),
         pytest.param("brokers = 3\nseconds = 60", id="a number for a table"),
         pytest.param(SMALL + SMALL[SMALL.index("[[users]]") : SMALL.index("[[changes]]")], id="somebody twice"),
     ],

@@ -9,7 +9,7 @@ from controller_logic.model import Level
 from tests.unit.controller_logic.loaded_world import LoadedWorld, loaded_world
 from tests.unit.controller_logic.worlds import MB
 
-LIMIT, STEADY, SWING = 125 * MB, 25 * MB, 12 * MB  # four users want 25 MB/s each, so the card swings by a tenth around its limit
+LIMIT, STEADY, SWING = 125 * MB, 25 * MB, 12 * MB  # four users want 25 MB/s each, so the NIC swings by a tenth around its limit
 HOUR_SECONDS = 3600.0
 BELOW_CONTRACT = (LevelState.THROTTLED, LevelState.RELAXING)
 

@@ -4,10 +4,10 @@ import json
 
 from controller_logic.throttle.record import NEVER_THROTTLED, as_mapping
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 
 
-def overloaded() -> Rehearsal:
+def overloaded() -> SimulatedCluster:
     played = estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
     want(played, etl=40, pay=25)
     return played

@@ -6,7 +6,7 @@ from controller_logic.model import ClientRate, Entity, QuotaKey, QuotaWrite, Sto
 from controller_logic.quotas.budget import admit, spend, unexpired
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
-from controller_logic.throttle.input import Held, LastChange, ThrottleMemory
+from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
 from controller_logic.throttle.throttle import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
 
@@ -25,7 +25,7 @@ def test_b_on_a_full_link_a_cap_that_does_not_seem_to_bind_is_not_lifted() -> No
     played = estate(actor("a", "L3", 100, 1), limit_mb=100, capacity_mb=110)
     key = played.actors[0].key
     played.apply(key, 40 * MB)
-    played.memory = ThrottleMemory(held={key: Held(40 * MB, 100 * MB, 0.0, applied=True)})
+    played.memory = ThrottleMemory(held={key: ActiveThrottle(40 * MB, 100 * MB, 0.0, applied=True)})
     want(played, a=0.5)
     played.other[1, OUT] = 200 * MB
     for _ in range(20):
@@ -49,7 +49,7 @@ def test_c_a_throttled_entity_whose_rate_is_missing_is_not_released_as_idle() ->
     played = estate(actor("a", "L3", 100, 1), actor("seen", "L0", 100))
     key = played.actors[0].key
     played.apply(key, 20 * MB)
-    played.memory = ThrottleMemory(held={key: Held(20 * MB, 100 * MB, 0.0, applied=True)})
+    played.memory = ThrottleMemory(held={key: ActiveThrottle(20 * MB, 100 * MB, 0.0, applied=True)})
     want(played, seen=50)
     played.run(40)
     played.run(40)
@@ -64,7 +64,7 @@ def test_d_a_fraction_of_a_smaller_contract_is_lowered_in_safe_steps() -> None:
     key = played.actors[0].key
     played.apply(key, 40 * MB)
     played.changes.clear()
-    played.memory = ThrottleMemory(held={key: Held(40 * MB, 50 * MB, 0.0, applied=True)})
+    played.memory = ThrottleMemory(held={key: ActiveThrottle(40 * MB, 50 * MB, 0.0, applied=True)})
     want(played, a=40)
     played.pass_time(15)
     played.actors[0] = replace(played.actors[0], leaders={1: 1})
@@ -78,7 +78,7 @@ def test_d_after_such_a_step_the_next_one_waits_for_a_dwell() -> None:
     key = played.actors[0].key
     played.in_force[key] = 20 * MB
     played.changes[key] = LastChange(990.0, 40 * MB)
-    played.memory = ThrottleMemory(held={key: Held(40 * MB, 50 * MB, 0.0, applied=True)})
+    played.memory = ThrottleMemory(held={key: ActiveThrottle(40 * MB, 50 * MB, 0.0, applied=True)})
     want(played, a=20)
     played.pass_time(15)
     assert played.decide().steps[key].value == 20 * MB
@@ -125,7 +125,7 @@ def test_a_throttled_client_runs_below_its_quota_and_still_counts_as_throttled()
     played = estate(actor("a", "L3", 100, 1))
     key = played.actors[0].key
     played.apply(key, 50 * MB)
-    held = {key: Held(50 * MB, 100 * MB, 0.0, applied=True)}
+    held = {key: ActiveThrottle(50 * MB, 100 * MB, 0.0, applied=True)}
     want(played, a=50)
     played.pass_time(60)
     given = played.given()

@@ -24,7 +24,7 @@ def world() -> LoadedWorld:
 
 
 def everybody_at_the_throttled_rate(world: LoadedWorld) -> None:
-    """Foreign traffic fills the card so that every tier gives all it can."""
+    """Foreign traffic fills the NIC so that every tier gives all it can."""
     world.other = 40.0 * MB
     set_limit(world, 50 * MB)
     world.minutes(6)
@@ -119,7 +119,7 @@ def test_metrics_that_vanish_neither_cut_nor_release(world: LoadedWorld) -> None
     assert in_force(world) == before
 
 
-def test_a_card_that_lied_is_believed_again_only_for_what_it_tells_later(world: LoadedWorld) -> None:
+def test_a_nic_that_lied_is_believed_again_only_for_what_it_tells_later(world: LoadedWorld) -> None:
     everybody_at_the_throttled_rate(world)
     before = in_force(world)
     world.lies = True

@@ -117,10 +117,10 @@ def test_a_tier_waits_for_a_topic_and_is_degraded_by_a_conflict(
 def test_an_override_for_nobody_waits_and_one_that_does_not_fit_is_degraded(stage: Stage) -> None:
     stage.policy()
     stage.tier()
-    nobody = override(stage, user="nobody")
+    no_one = override(stage, user="nobody")
     stage.run()
-    assert shown(stage, nobody) == "Progressing"
+    assert shown(stage, no_one) == "Progressing"
     unfit = {"target": {"user": "alice"}, "rates": {"perBroker": {"fetch": "1M"}}}
-    stage.kubernetes.edit(nobody, lambda raw: raw["spec"].update(unfit))
+    stage.kubernetes.edit(no_one, lambda raw: raw["spec"].update(unfit))
     stage.run()
-    assert (shown(stage, nobody), stage.condition(nobody)) == ("Degraded", ("False", "OverrideUnfit"))
+    assert (shown(stage, no_one), stage.condition(no_one)) == ("Degraded", ("False", "OverrideUnfit"))

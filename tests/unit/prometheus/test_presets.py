@@ -1,4 +1,4 @@
-"""Each preset asks for what its exporter tells, leaves out cards that count bytes twice, and gives way to queries of one's own."""
+"""Each preset asks for what its exporter tells, leaves out NICs that count bytes twice, and gives way to queries of one's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def devices_left_out(query: str | None) -> re.Pattern[str]:
 
 @pytest.mark.parametrize("preset", [Preset.NODE_EXPORTER, Preset.CADVISOR])
 @pytest.mark.parametrize("device", ["eth0", "eth10", "ens5", "eno1", "enp3s0f1", "enp0s31f6", "ib0", "em1", "p1p1", "enx001122aabbcc"])
-def test_a_real_card_is_counted(preset: Preset, device: str) -> None:
+def test_a_real_nic_is_counted(preset: Preset, device: str) -> None:
     assert not devices_left_out(queries(preset).egress).fullmatch(device)
 
 
@@ -38,12 +38,12 @@ def test_a_real_card_is_counted(preset: Preset, device: str) -> None:
         *("eth0.100", "eth0@if5", "vlan7", "ip6tnl0", "sit0", "gre0", "erspan0", "enP3p0s2", "ovs-system", "macvlan1"),
     ],
 )
-def test_a_device_whose_bytes_another_card_counts_is_left_out(preset: Preset, device: str) -> None:
+def test_a_device_whose_bytes_another_nic_counts_is_left_out(preset: Preset, device: str) -> None:
     assert devices_left_out(queries(preset).ingress).fullmatch(device)
 
 
 @pytest.mark.parametrize("preset", [Preset.NODE_EXPORTER, Preset.CADVISOR, Preset.JMX_EXPORTER])
-def test_a_preset_asks_for_cards_rates_and_throttle_times_in_both_directions(preset: Preset) -> None:
+def test_a_preset_asks_for_nics_rates_and_throttle_times_in_both_directions(preset: Preset) -> None:
     found = queries(preset)
     texts = [getattr(found, field.name) for field in fields(Queries)]
     assert all(texts)

@@ -77,7 +77,7 @@ def test_what_is_left_out_is_counted(store: UsageStore, golden: Callable[[str], 
     golden(last)
 
 
-def test_brokers_are_ranked_by_their_cards_bytes(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_brokers_are_ranked_by_their_nics_bytes(store: UsageStore, golden: Callable[[str], None]) -> None:
     answer = top(store, Question(table="broker_5m"))
     assert answer.by == "nic_bytes"
     text = told(answer)

@@ -93,7 +93,7 @@ def sink_at(place: str) -> Sink:
     return StandardOutput() if place == STANDARD_STREAM else AuditFile(place)
 
 
-class AuditDesk:
+class AuditQueue:
     """Has lines composed and hands them to the sink, in the order in which they came; `put` never waits and never raises.
 
     Not logging's QueueHandler and QueueListener: the one prints what a full queue refuses, the other's `stop` waits without a limit for a

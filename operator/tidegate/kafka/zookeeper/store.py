@@ -19,7 +19,7 @@ from tidegate.kafka.zookeeper.nodes import (
     already_managed,
     claim_to_bytes,
     parse_claim,
-    see_cluster,
+    read_cluster,
     see_entities,
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
@@ -81,7 +81,7 @@ class ZooKeeperQuotaStore:
 
     def facts(self) -> ClusterFacts:
         """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""
-        return see_cluster(self._tree).facts
+        return read_cluster(self._tree).facts
 
     def claim(self, policy_key: str, policy_uid: str) -> None:
         """See QuotaStore. A claim of the same policy with another uid (it was made anew) is taken over."""
@@ -142,7 +142,7 @@ class ZooKeeperQuotaStore:
                 strange.append(f"{LEDGER_ROOT}/{name}")
         return (*walk_entities(self._tree).unreadable, *sorted(strange))
 
-    def limits_client_ids(self) -> bool:
+    def has_client_id_quotas(self) -> bool:
         """See QuotaStore."""
         quotas = self.read(walk_client_ids(self._tree)).values()
         return any(stored.problem is not None or BYTE_RATE_KEYS & stored.values.keys() for stored in quotas)

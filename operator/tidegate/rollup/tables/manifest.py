@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from controller_logic.reasons import Reason
-from tidegate.errors import NeedsMending
+from tidegate.errors import UserActionRequired
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.format import Contents, UsageDamaged, Window, time_words, window_named
 
@@ -26,7 +26,7 @@ from tidegate.rollup.tables.format import Contents, UsageDamaged, Window, time_w
 VERSION = 1
 
 
-class OtherVersion(NeedsMending):
+class OtherVersion(UserActionRequired):
     """The tables are of a version that is not read."""
 
     def __init__(self, message: str) -> None:

@@ -289,8 +289,8 @@ class Upkeep:
 def keep_up(store: UsageStore, retention: Retention, *, run_id: str, now_ms: int) -> Upkeep:
     """Do all of it, and drop what this run staged. Call it after the last publication of the run.
 
-    Raises RetryLater where the storage does not answer, NeedsMending for tables that are damaged or of another version; what is published
-    stays.
+    Raises RetryLater where the storage does not answer, UserActionRequired for tables that are damaged or of another version; what is
+    published stays.
     """
     discard_staging(store, run_id)
     days = [day for table in TABLES for day in compact_days(store, table, before_ms=now_ms - SETTLED_MS, run_id=run_id, now_ms=now_ms)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from controller_logic.decision import LevelState
 from controller_logic.reasons import Reason
-from tidegate.rollup.fold.windows import Course, scrape_times
+from tidegate.rollup.fold.windows import StepFunction, scrape_times
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, Direction
 from tidegate.rollup.terms.policy import WAYS
@@ -40,14 +40,14 @@ class OperatorSamples:
     quotas: Mapping[MemberKey, Rates]
     targets: Mapping[MemberKey, Rates]
     levels: Mapping[str, Whole]
-    limits: Mapping[tuple[int, Direction], Course]
+    limits: Mapping[tuple[int, Direction], StepFunction]
     source: Literal["metrics", "trail"] = "metrics"
 
-    def contract(self, key: MemberKey) -> Course | None:
+    def contract(self, key: MemberKey) -> StepFunction | None:
         """The quota on each broker that the member was promised; None where nobody told of one."""
         row = self.targets.get(key)
         told = np.flatnonzero(np.isfinite(row)) if row is not None else ()
-        return Course.of(self.times_ms[told], row[told]) if row is not None and len(told) else None
+        return StepFunction.of(self.times_ms[told], row[told]) if row is not None and len(told) else None
 
 
 def read_operator(transport: Transport, policy_key: str, start_ms: int, end_ms: int, *, interval_ms: int) -> OperatorSamples:
@@ -103,8 +103,8 @@ def _filled(row: Whole) -> Whole:
     return row[np.maximum.accumulate(np.where(row >= 0, np.arange(len(row)), 0))] if len(row) else row
 
 
-def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], Course]:
-    """The operator says 0 for a card without a limit."""
+def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], StepFunction]:
+    """The operator says 0 for a NIC without a limit."""
     told: dict[tuple[int, Direction], list[SeriesSamples]] = {}
     for one in series:
         broker, way = one.labels.get("broker", ""), one.labels.get("direction", "")
@@ -113,11 +113,11 @@ def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], Cour
     return {key: _course(each) for key, each in told.items()}
 
 
-def _course(series: list[SeriesSamples]) -> Course:
+def _course(series: list[SeriesSamples]) -> StepFunction:
     times = np.concatenate([one.times_ms for one in series])
     values = np.concatenate([one.values for one in series])
     order = np.argsort(times, kind="stable")
-    return Course.of(times[order], np.where(values[order] > 0, values[order], np.inf))
+    return StepFunction.of(times[order], np.where(values[order] > 0, values[order], np.inf))
 
 
 # The audit trail in the form of the operator's metrics, for those whose Prometheus does not scrape

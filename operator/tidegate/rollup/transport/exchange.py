@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
-from tidegate.prometheus.client import SHOWN_CHARACTERS, Session, said_in, shortly, shown_address
+from tidegate.prometheus.client import SHOWN_CHARACTERS, Session, error_text, innermost_message, shown_address
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.retry import retry
 
@@ -112,11 +112,13 @@ def broken(error: Exception, address: str) -> TidegateError:
         case _ if isinstance(error, _BAD_ADDRESS):
             return InvalidResource(f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port.")
         case exceptions.SSLError():
-            return unreachable(address, f"the encrypted connection failed: {shortly(error)}", "Check the authorities and the certificate.")
+            return unreachable(
+                address, f"the encrypted connection failed: {innermost_message(error)}", "Check the authorities and the certificate."
+            )
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
-            return unreachable(address, shortly(error), "Check the address and the network policy.")
+            return unreachable(address, innermost_message(error), "Check the address and the network policy.")
     hint = "Check the paths of token, authorities and certificate, and that there is a folder for temporary files."
     return unreachable(address, f"a file for the connection cannot be used: {error}", hint)
 
@@ -139,7 +141,7 @@ def no_slot(address: str, parallel_requests: int) -> TidegateError:
 
 def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
     """An answer with another status than 200, of whose body the beginning was read."""
-    status, said = answer.status_code, said_in(beginning)
+    status, said = answer.status_code, error_text(beginning)
     if answer.headers.get("Location") and 300 <= status < 400:
         why = f"Prometheus at {address} sent us elsewhere, where a login may be wanted; we do not follow. {MEANWHILE}"
         return Unauthorized(f"{why} Give the address of the API itself, or a login.")
@@ -162,7 +164,7 @@ def too_large(limit_bytes: int, address: str) -> TidegateError:
 
 def other_content(kind: str, beginning: bytes, *, wanted: str, address: str) -> TidegateError:
     """A whole answer of another kind, as of a gateway that knows no such API, or of a login page."""
-    why = f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: {said_in(beginning)}. {MEANWHILE}"
+    why = f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: {error_text(beginning)}. {MEANWHILE}"
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Check the address; a login page answers like this, too.")
 
 

@@ -21,9 +21,9 @@ def series(rates: list[int], begin: int = 0) -> ByteSeries:
     return ByteSeries(Sample(begin + second + 1, rate) for second, rate in enumerate(rates))
 
 
-def played(l3: list[int], card: list[int], *, writes: list[QuotaWrite], raised: float = 0.0) -> Played:
+def played(l3: list[int], nic: list[int], *, writes: list[QuotaWrite], raised: float = 0.0) -> Played:
     of_l3 = series(l3)
-    return Played(LIMIT, 0.0, 2.0, raised or float(len(card)), float(len(l3)), {"L3-reports-0": of_l3}, {L3: of_l3}, series(card), writes)
+    return Played(LIMIT, 0.0, 2.0, raised or float(len(nic)), float(len(l3)), {"L3-reports-0": of_l3}, {L3: of_l3}, series(nic), writes)
 
 
 def lowered(at_seconds: float, after: int) -> QuotaWrite:
@@ -48,16 +48,16 @@ def test_a_user_is_served_when_any_of_its_connections_is() -> None:
     assert two.longest_of_connections("L3", 3, 6) == 2
 
 
-def test_a_card_that_dips_within_the_limit_for_less_than_a_sawtooth_is_not_within() -> None:
+def test_a_nic_that_dips_within_the_limit_for_less_than_a_sawtooth_is_not_within() -> None:
     # each mean of 24 s with all 14 empty seconds in it is within the limit: 11 of them
-    card = [12 * LIMIT // 5] * 30 + [0] * 14 + [12 * LIMIT // 5] * 40
-    assert played([1] * 84, card, writes=[lowered(30, 4)]).seconds_until_within() is None
+    nic = [12 * LIMIT // 5] * 30 + [0] * 14 + [12 * LIMIT // 5] * 40
+    assert played([1] * 84, nic, writes=[lowered(30, 4)]).seconds_until_within() is None
 
 
-def test_a_card_is_within_from_the_first_second_of_a_mean_that_stays_so() -> None:
-    card = [2 * LIMIT] * 30 + [0] * 60
+def test_a_nic_is_within_from_the_first_second_of_a_mean_that_stays_so() -> None:
+    nic = [2 * LIMIT] * 30 + [0] * 60
     # 24 s that hold twice the limit for at most 12.6 s are within the limit + 5 %
-    assert played([1] * 90, card, writes=[lowered(30, 4)]).seconds_until_within() == 12
+    assert played([1] * 90, nic, writes=[lowered(30, 4)]).seconds_until_within() == 12
 
 
 def test_a_tier_at_rest_is_held_against_its_quota_or_against_what_it_wants_where_that_is_less() -> None:

@@ -36,7 +36,7 @@ def played_tide() -> PlayedTide:
 
     def tide(length: TideLength = FULL_TIDE, **spoilt: object) -> TideOutcome:
         cliff = _episode(silence={"L3": 250}, states=False) if length.plays_cliff else None
-        return TideOutcome(length, _episode(**spoilt), cliff, "the card of the broker's own namespace")  # type: ignore[arg-type]
+        return TideOutcome(length, _episode(**spoilt), cliff, "the NIC of the broker's own namespace")  # type: ignore[arg-type]
 
     return tide
 
@@ -56,7 +56,7 @@ def _episode(
         for business in BUSINESSES
     }
     seconds = range(1, int(ENDED - BEGAN) + 3)
-    card = ByteSeries(Sample(BEGAN + at, round(sum(one.mean(BEGAN + at - 1, 1) for one in gets.values()))) for at in seconds)
+    nic = ByteSeries(Sample(BEGAN + at, round(sum(one.mean(BEGAN + at - 1, 1) for one in gets.values()))) for at in seconds)
     return Episode(
         began_seconds=BEGAN,
         limited_at_seconds=LIMITED,
@@ -65,7 +65,7 @@ def _episode(
         raised_at_seconds=RAISED,
         ended_seconds=ENDED,
         arrived=gets,
-        card=card,
+        nic=nic,
         quotas=quotas,
         tiers=tuple(TierStep(BEGAN, level, "Contract", "") for level in LEVELS) if states else (),
         processor=ProcessorShare(busy_percent=70.0, stolen_percent=3.0),

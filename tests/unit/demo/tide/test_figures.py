@@ -23,7 +23,7 @@ def test_a_limit_that_nobody_answers_leaves_every_time_unknown(played_episode: P
     assert figures.longest_silence(episode, "L3") == 0
 
 
-def test_a_card_that_never_comes_within_its_limit_has_no_time(played_episode: PlayedEpisode) -> None:
+def test_a_nic_that_never_comes_within_its_limit_has_no_time(played_episode: PlayedEpisode) -> None:
     assert figures.seconds_until_within(played_episode(ladder={"L3": LADDER["L3"]})) is None
 
 

@@ -54,7 +54,7 @@ def test_nothing_that_counts_is_cut(width: int, board: TideBoard) -> None:
         assert shown in text
 
 
-def test_plain_lines_come_every_six_seconds_with_the_card_against_its_limit(board: TideBoard, golden: Callable[[str], None]) -> None:
+def test_plain_lines_come_every_six_seconds_with_the_nic_against_its_limit(board: TideBoard, golden: Callable[[str], None]) -> None:
     stream = io.StringIO()
     view = TidePlainView(stream)
     for _ in range(12):

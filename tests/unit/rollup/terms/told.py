@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.terms.sources import STATES
@@ -79,7 +79,7 @@ class Told:
         found = (self._within(labels, samples, start_ms, end_ms) for name, labels, samples in self.series if _fits(selection, name, labels))
         return [one for one in found if len(one.times_ms)]
 
-    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+    def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         return [self.read(*one) for one in asked]
 
     def _within(self, labels: Mapping[str, str], samples: Mapping[float, float], start_ms: int, end_ms: int) -> SeriesSamples:

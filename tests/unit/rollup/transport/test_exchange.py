@@ -24,19 +24,19 @@ from tidegate.rollup.samples import Selection
 from tidegate.rollup.transport.exchange import HistorySettings, NoSlot, RequestSlots
 from tidegate.rollup.transport.http_query import RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
-from tidegate.rollup.transport.series import Rung
+from tidegate.rollup.transport.series import HistoryReader
 
 good = FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])])
-KINDS: list[type[Rung]] = [RemoteReadChunks, RemoteReadSamples, RangeSelector]
+KINDS: list[type[HistoryReader]] = [RemoteReadChunks, RemoteReadSamples, RangeSelector]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 
 
-def series_read(respond: Respond, kind: type[Rung] = RemoteReadChunks, **settings: Any) -> tuple[int, LyingServer]:
+def series_read(respond: Respond, kind: type[HistoryReader] = RemoteReadChunks, **settings: Any) -> tuple[int, LyingServer]:
     with answering(respond) as server, asking(kind, server, **settings) as way:
         return len(way.read(Selection("m"), BASE_MS, BASE_MS + 1000)), server
 
 
-def failure(respond: Respond, kind: type[Rung] = RemoteReadChunks, **settings: Any) -> tuple[TidegateError, int]:
+def failure(respond: Respond, kind: type[HistoryReader] = RemoteReadChunks, **settings: Any) -> tuple[TidegateError, int]:
     with answering(respond) as server, asking(kind, server, **settings) as way, pytest.raises(TidegateError) as raised:
         way.read(Selection("m"), BASE_MS, BASE_MS + 1000)
     return raised.value, len(server.seen)
@@ -85,7 +85,7 @@ def drip(request: PostRequest) -> None:
 
 @every_kind
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_server_that_is_busy_is_asked_again(status: int, kind: type[Rung]) -> None:
+def test_a_server_that_is_busy_is_asked_again(status: int, kind: type[HistoryReader]) -> None:
     found, server = series_read(first_then(says(status), good), kind)
     assert (found, len(server.seen)) == (1, 2)
 
@@ -107,7 +107,7 @@ def test_an_answer_that_never_is_whole_is_an_error_and_never_a_part(trouble: Res
 
 
 @every_kind
-def test_a_server_that_stays_busy_is_given_up_after_some_attempts(kind: type[Rung]) -> None:
+def test_a_server_that_stays_busy_is_given_up_after_some_attempts(kind: type[HistoryReader]) -> None:
     error, asked = failure(says(503, '{"status":"error","error":"query timed out"}', "application/json"), kind, attempts=3)
     assert isinstance(error, Unreachable)
     assert "query timed out" in error.message
@@ -133,7 +133,7 @@ def test_what_asking_again_cannot_mend_is_asked_once(respond: Respond, kind: typ
 
 
 @every_kind
-def test_a_page_with_status_200_is_no_history(kind: type[Rung]) -> None:
+def test_a_page_with_status_200_is_no_history(kind: type[HistoryReader]) -> None:
     error, asked = failure(says(200, "<html>Please log in</html>", "text/html"), kind)
     assert isinstance(error, Incomplete)
     assert "text/html" in error.message
@@ -141,7 +141,7 @@ def test_a_page_with_status_200_is_no_history(kind: type[Rung]) -> None:
 
 
 @pytest.mark.parametrize("kind", [RemoteReadChunks, RemoteReadSamples])
-def test_an_answer_of_the_right_kind_with_other_content_is_refused(kind: type[Rung]) -> None:
+def test_an_answer_of_the_right_kind_with_other_content_is_refused(kind: type[HistoryReader]) -> None:
     content_type = STREAMED if kind is RemoteReadChunks else "application/x-protobuf"
     assert isinstance(failure(says(200, "<html>" * 100, content_type), kind, attempts=1)[0], Incomplete)
 
@@ -161,7 +161,7 @@ def test_native_histograms_are_a_clear_error(golden: Callable[[str], None]) -> N
 
 
 @every_kind
-def test_an_answer_above_the_limit_is_not_read_to_its_end(kind: type[Rung]) -> None:
+def test_an_answer_above_the_limit_is_not_read_to_its_end(kind: type[HistoryReader]) -> None:
     many = FakePrometheus([({"a": str(number)}, [(BASE_MS, 1.0)]) for number in range(30)])
     error, asked = failure(many, kind, answer_limit_bytes=200)
     assert isinstance(error, Incomplete)
@@ -178,7 +178,7 @@ def test_a_packed_answer_above_the_limit_is_not_unpacked(golden: Callable[[str],
 @pytest.mark.parametrize(
     ("trouble", "kind"), [(hang, RemoteReadChunks), (hang, RemoteReadSamples), (hang, RangeSelector), (drip, RemoteReadChunks)]
 )
-def test_a_server_that_hangs_or_drips_is_given_up_at_the_deadline(trouble: Callable[[Any], None], kind: type[Rung]) -> None:
+def test_a_server_that_hangs_or_drips_is_given_up_at_the_deadline(trouble: Callable[[Any], None], kind: type[HistoryReader]) -> None:
     started = time.monotonic()
     error, _ = failure(trouble, kind, read_timeout_seconds=0.2, deadline_seconds=0.5, request_timeout_seconds=0.4)
     assert isinstance(error, Unreachable)

@@ -14,7 +14,7 @@ from tests.unit.rollup.transport.histories import BASE_MS
 from tests.unit.rollup.transport.posting import PostRequest, answering
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.settings import PrometheusServer
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.ladder import RUNGS, Probe, choose, choose_among, open_rung
 
@@ -38,7 +38,7 @@ class Way:
             raise self.gives
         return self.gives
 
-    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+    def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         return [self.read(*one) for one in asked]
 
     def close(self) -> None:
