@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import cache, kafka, zookeeper
-from lab.kafka import KafkaLab
+from lab import cache, zookeeper
+from lab.kafka import MAIN_CLASS as BROKER_MAIN_CLASS
+from lab.kafka import KafkaLab, record_archives
 from lab.packages import kafka_jars
 from lab.process import Process
 
@@ -27,7 +28,7 @@ def has_mapped_its_archive(process: Process, main_class: str) -> bool:
 
 
 def test_zookeeper_and_every_broker_start_from_what_was_recorded(kafka: KafkaLab) -> None:
-    parts = {zookeeper.MAIN_CLASS: [kafka.zookeeper.process], kafka.MAIN_CLASS: [each.process for each in kafka.brokers]}
+    parts = {zookeeper.MAIN_CLASS: [kafka.zookeeper.process], BROKER_MAIN_CLASS: [each.process for each in kafka.brokers]}
     mapped = [has_mapped_its_archive(process, main_class) for main_class, processes in parts.items() for process in processes]
     assert mapped == [java_can_share_classes()] * 4, "`python -m lab prepare` records the archives"
 
@@ -41,6 +42,6 @@ def test_a_java_that_cannot_record_costs_a_line_and_no_error(
     java.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     before = cache.entries()
-    kafka.record_archives(jars)
+    record_archives(jars)
     assert "class-archive: " in capsys.readouterr().err
     assert cache.entries() == before
