@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bench.cold import cold
-from bench.decide_bench import decide_figures
-from bench.figure import Figure, median_of
+from bench.control.core import decide_figures
+from bench.control.latency import cold
+from bench.control.world import world
 from bench.in_cluster import in_cluster
 from bench.metadata_bench import metadata_figures
 from bench.one_change import changes_after_cold, changes_at_rest, changes_in_a_row
@@ -22,12 +22,12 @@ from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.reaction import reaction
 from bench.records import Record, Records
 from bench.rest import rest
+from bench.results import Figure, median_of
 from bench.rollup_parts import PARTS as ROLLUPS
 from bench.throttle_reaction import far_over_rarely_read, short_bursts, slightly_over
-from bench.tide.backlog import backlog
+from bench.throttling.special import backlog
 from bench.tide.episodes import EPISODES
 from bench.tide.thirty import thirty
-from bench.world import world
 from lab.load import ProcessorShare, ProcessorTimes
 from tidegate.main import tune_collector
 

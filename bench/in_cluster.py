@@ -13,7 +13,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from bench.figure import Figure, percentile
+from bench.results import Figure, percentile
 from e2e.declared import MB, policy, tier
 from e2e.kafka_side import KafkaSide
 from e2e.release import NAMESPACE, Image, Release

@@ -1,7 +1,7 @@
 """How long it takes to know the leaders of 20,000 partitions from the bytes of one Metadata answer (bound: 300 ms).
 
 Only decoding and counting are measured; the broker and the network are not. The bound is held against the clock; processor time is
-printed beside it, so that a busy machine shows. `python -m bench.metadata_bench`
+printed beside it, so that a busy machine shows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from statistics import median
 from typing import Any
 
-from bench.figure import Figure
+from bench.results import Figure
 from tidegate.kafka.brokers import MetadataResponse, topology_of
 
 BROKERS, TOPICS, PARTITIONS_PER_TOPIC, REPLICAS = 50, 1000, 20, 3
@@ -50,14 +50,6 @@ def metadata_figures() -> list[Figure]:
     return [Figure(f"{what}, median of {len(clock)}", median(clock), "ms", BOUND_MILLISECONDS, note)]
 
 
-def main() -> int:
-    """Print one line; 1 when the bound is missed at the median."""
-    figures = metadata_figures()
-    for figure in figures:
-        print(figure.row())
-    return int(not all(figure.kept for figure in figures))
-
-
 def _topic(number: int) -> Any:
     topic = MetadataResponse.MetadataResponseTopic
     partitions = []
@@ -69,7 +61,3 @@ def _topic(number: int) -> Any:
             )
         )
     return topic(error_code=0, name=f"topic-{number:04d}", is_internal=False, partitions=partitions)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

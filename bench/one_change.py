@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from bench.figure import Figure, percentile
-from bench.world import GROUP, NAMESPACE, VERSION, World
+from bench.control.world import GROUP, NAMESPACE, VERSION, World
+from bench.results import Figure, percentile
 from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 20

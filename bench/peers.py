@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka.protocol.admin import AlterClientQuotasRequest, AlterClientQuotasResponse
 
-from bench.figure import Figure
+from bench.results import Figure
 from lab.java import start_java
 from lab.kafka import KafkaLab
 from lab.packages import kafka_jars

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bench.figure import Figure
+from bench.results import Figure
 from lab.load import ProcessorShare, ProcessorTimes
 
 _STOLEN_PERCENT = 12.0

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench.figure import Figure
 from bench.quota_window_clients import CLIENTS, Kind
 from bench.quota_window_figures import CUTS, egress_peak, figures, ingress_peak, longest_silence_seconds, share_percent
 from bench.quota_window_picture import window_picture
 from bench.quota_window_rows import Phase, Second, read_rows, write_rows
 from bench.quota_window_run import mute_seconds, run
+from bench.results import Figure
 
 WINDOWS = (2, 3, 4, 5, 11)
 _RUNS = Path("out/bench")

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from statistics import mean
 
-from bench.figure import Figure
 from bench.quota_window_clients import CLIENTS, Client, Kind
 from bench.quota_window_rows import Phase, Second, of_phase
 from bench.quota_window_run import mute_seconds
+from bench.results import Figure
 from demo.rates import ByteSeries, Sample, steady_mean
 
 CUTS = (Phase.HALF, Phase.FIFTH)

@@ -7,8 +7,8 @@ the end is the modification time of the quota's znode. Between two runs the brok
 import json
 from collections.abc import Callable
 
-from bench.figure import Figure, percentile
-from bench.world import TOPIC, World, policy, tier
+from bench.control.world import TOPIC, World, policy, tier
+from bench.results import Figure, percentile
 from lab.process import wait_until
 
 _USER = "/config/users/user-0"

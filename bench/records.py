@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from bench.figure import Figure
 from bench.machine import describe_machine
+from bench.results import Figure
 
 
 @dataclass(frozen=True, slots=True)

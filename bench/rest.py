@@ -4,8 +4,8 @@ import time
 
 import psutil
 
-from bench.figure import Figure
-from bench.world import World
+from bench.control.world import World
+from bench.results import Figure
 
 _SETTLE_SECONDS = 20
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bench.figure import Figure, percentile
-from bench.rollup_estate import Estate
+from bench.results import Figure, percentile
+from bench.rollup.estate import Estate
 from bench.rollup_truth import MadeDirection
 from tidegate.rollup.fold.windows import WINDOW_MS
 from tidegate.rollup.schemas import DIRECTIONS, Direction

@@ -1,17 +1,16 @@
 """What the fold costs for each sample, and how near its estimates come to a broker whose every byte is known.
 
-Run alone as `python -m bench.rollup_fold [clients]`. The bound is processor time of one core: the fold runs in as many processes as there
+The bound is processor time of one core: the fold runs in as many processes as there
 are cores, and waits for nothing.
 """
 
-import sys
 from statistics import median
 from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.figure import Figure, percentile
+from bench.results import Figure, percentile
 from bench.rollup_truth import MadeDirection, made_direction
 from tidegate.rollup.fold.broker import BrokerFold, DirectionTerms, broker_table, fold_broker, usage_table
 from tidegate.rollup.fold.windows import Windows
@@ -86,8 +85,3 @@ def _estimated(made: MadeDirection, fold: BrokerFold, way: Direction) -> NDArray
     if one.clients != made.clients:
         raise AssertionError("the fold lost a client")
     return one.traffic.bytes_of_clients
-
-
-if __name__ == "__main__":
-    for figure in fold_figures(*map(int, sys.argv[1:2])):
-        print(figure.row())

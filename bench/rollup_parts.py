@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from bench.figure import Figure
+from bench.results import Figure
+from bench.rollup.kills import kill_figures
+from bench.rollup.raw import raw_figures
+from bench.rollup.speed import cold_figures, growth_figures, ingest_figures
 from bench.rollup_fold import fold_figures
-from bench.rollup_kills import kill_figures
-from bench.rollup_raw import raw_figures
-from bench.rollup_run import cold_figures, growth_figures, ingest_figures
 from bench.rollup_transport import rollup_transport
 
 PARTS: Mapping[str, Callable[[], list[Figure]]] = {

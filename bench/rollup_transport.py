@@ -2,12 +2,10 @@
 
 Half are counters of whole bytes, half gauges of rates with many digits, of which a tenth of the clients rest at zero: the one packs to
 4 bytes a sample, the other to 9. The client is one process and asks one question at a time; the server shares the machine with it.
-`python -m bench.rollup_transport`
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import subprocess
@@ -21,7 +19,7 @@ from statistics import median
 
 import numpy as np
 
-from bench.figure import Figure
+from bench.results import Figure
 from lab import process
 from lab.cache import RunDirectory
 from lab.network import free_port
@@ -143,18 +141,3 @@ def _is_ready(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
-
-
-def main() -> int:
-    """Print a line for each way."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rollup_transport")
-    parser.add_argument("--clients", type=int, default=Size.clients, help="clients of each broker")
-    parser.add_argument("--brokers", type=int, default=Size.brokers)
-    arguments = parser.parse_args()
-    for figure in rollup_transport(Size(brokers=arguments.brokers, clients=arguments.clients)):
-        print(figure.row())
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
 
-from bench.figure import Figure, percentile
-from bench.world import NAMESPACE, POLICY, TOPIC, World, policy, world
+from bench.control.world import NAMESPACE, POLICY, TOPIC, World, policy, world
+from bench.results import Figure, percentile
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 

@@ -20,13 +20,12 @@ from bench.machine import describe_machine
 from demo.board import Board
 from demo.declared import NAMESPACE
 from demo.estate import AUDIT_TRAIL, OPERATOR_LOG, Estate, SetupLog, describe, estate
+from demo.failover import Play
 from demo.interruption import Interruption
 from demo.kubernetes_events import KubernetesEvents
-from demo.live_view import live_view
 from demo.load import TRIAL_BYTES_PER_SECOND, carried_without_quota
 from demo.outcome import Outcome
 from demo.plain_view import PlainView
-from demo.play import Play
 from demo.report import report_html
 from demo.result_table import print_results
 from demo.scale import LENGTHS, NEEDED_BYTES_PER_SECOND, QUICK_SCALE, Length, Scale, Windows, scale_for
@@ -34,8 +33,9 @@ from demo.script import HEALTHY_LEADERS, TOPIC, USER, played_phases
 from demo.summary import summary
 from demo.tide.run import run_tide
 from demo.usage.commands import REPORT, TABLES
-from demo.usage.run import run_usage
-from demo.zookeeper_witness import ZooKeeperWitness
+from demo.usage_run import run_usage
+from demo.views import live_view
+from demo.witnesses import ZooKeeperWitness
 from lab.errors import LabError
 
 OUTPUT = Path("out/demo")

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from demo.marks import Mark, MarkKind
 from demo.outcome import PhaseResult
 from demo.script import BROKERS, HEALTHY_LEADERS, Phase
+from demo.words import Mark, MarkKind
 
 _EVENTS_SHOWN = 8
 HISTORY_SECONDS = 48

@@ -11,7 +11,7 @@ from typing import Any, Self
 import urllib3
 from kubernetes import client, config
 
-from demo.marks import MarkKind
+from demo.words import MarkKind
 
 _POLL_SECONDS = 0.5
 _TIMEOUT_SECONDS = 5

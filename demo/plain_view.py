@@ -3,8 +3,8 @@
 from typing import IO
 
 from demo.board import Snapshot
-from demo.live_view import recent_mean
-from demo.marks import Mark
+from demo.views import recent_mean
+from demo.words import Mark
 
 _SECONDS_BETWEEN_RATES = 6
 

@@ -9,14 +9,14 @@ from math import ceil
 
 from markupsafe import Markup
 
-from demo.marks import Mark, MarkKind
+from demo.episode import Episode
 from demo.outcome import Outcome
 from demo.rates import SAWTOOTH_SECONDS, ByteSeries
 from demo.script import HEALTHY_LEADERS, VICTIM, Regime
-from demo.tide.episode import Episode
 from demo.tide.figures import CARD_MEAN_SECONDS as NIC_MEAN_SECONDS
 from demo.tide.figures import silences
 from demo.tide.script import BUSINESSES, CONTRACT, LEVELS, LIMIT, WANTED
+from demo.words import Mark, MarkKind
 from tidegate.rollup.report.svg import (
     WIDTH,
     Plot,

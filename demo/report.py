@@ -11,20 +11,20 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from demo import plots
-from demo.marks import clock
+from demo.episode import Episode
 from demo.outcome import Outcome
 from demo.script import BROKERS, HEALTHY_LEADERS, USER
 from demo.tide import figures
 from demo.tide.again import left_out_words
-from demo.tide.episode import Episode
 from demo.tide.length import CLIFF_SECONDS_BETWEEN_LEVELS
 from demo.tide.outcome import TideOutcome
 from demo.tide.script import BROKER, BUSINESSES, CONTRACT, HIGH_LIMIT, LIMIT, LOWERED, WANTED, Business
 from demo.tide.verdict import FIRST_WRITE_SECONDS, FULL_SECONDS, REST_ABOVE_PERCENT, REST_BELOW_PERCENT, SILENCE_SECONDS, WITHIN_SECONDS
 from demo.usage.commands import REPORT, TABLES
 from demo.usage.outcome import UsageOutcome
-from demo.usage.stored import StoredUsage, UserUsage
+from demo.usage_outcome import StoredUsage, UserUsage
 from demo.verdict import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT
+from demo.words import clock
 from tidegate.rollup.report.page import template_text, templates
 
 _LINES_SHOWN = 20

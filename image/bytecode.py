@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from image.command import run
+from image.build_tools import run
 from image.unpacked_program import from_tree
 
 _TIMEOUT_SECONDS = 300.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from image.command import run
+from image.build_tools import run
 from image.cuts import Saving
 from image.unpacked_program import from_tree
 from lab import packages

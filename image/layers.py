@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from image import debian, java_runtime, rootfs, spark_classes, spark_packages, wheels
-from image.archive import sha256, write_layer
+from image import java, packages, rootfs, spark_classes, spark_packages, wheels
 from image.cuts import Saving
 from image.spark_start import JAVA_HOME, SPARK_HOME
-from lab import cache, packages
+from lab import cache
+from lab import packages as debian_packages
+from lab.image_archive import sha256, write_layer
 
 _TAR, _TREE, _FACTS = "layer.tar", "tree", "layer.json"
 _READ_BYTES = 1 << 20
@@ -36,7 +37,7 @@ _AFTERWARDS = (
     "smoke_inside",
     "twice",
 )  # layers are made by then
-_ROLLUPS = ("java_runtime", "spark_classes", "spark_packages", "spark_sample", "spark_start")  # no layer of the operator's has them
+_ROLLUPS = ("java", "spark_classes", "spark_packages", "spark_sample", "spark_start")  # no layer of the operator has them
 _SOURCES = ("controller_logic", "operator/tidegate", "pyproject.toml", "README.md", "LICENSE")
 
 # makes a part in an empty directory, with another for what it needs meanwhile
@@ -68,7 +69,7 @@ def rollup_layers() -> list[Layer]:
     """The operator's, and between packages and our own: Java, Spark, and the archive of its classes. Raises `LabError`."""
     base = _base()
     packages = _packages(base)
-    java = _layer("java", _java_parts(), make=lambda tree, work: java_runtime.make_java(tree, work=work))
+    java = _layer("java", _java_parts(), make=lambda tree, work: java.make_java(tree, work=work))
     python = _tree(base)
     spark = _layer(
         "spark",
@@ -86,7 +87,7 @@ def rollup_layers() -> list[Layer]:
 
 
 def _base() -> Layer:
-    parts: list[str | bytes] = [*packages.offered(debian.PACKAGES), platform.machine(), *_recipes()]
+    parts: list[str | bytes] = [*debian_packages.offered(packages.PACKAGES), platform.machine(), *_recipes()]
     return _layer("base", parts, make=lambda tree, work: rootfs.make_base(tree, work=work))
 
 
@@ -101,8 +102,8 @@ def _own(base: Layer) -> Layer:
 
 
 def _java_parts() -> list[str | bytes]:
-    offered = packages.offered((*java_runtime.LIBRARIES, *java_runtime.TOOLS))
-    return [*offered, platform.machine(), JAVA_HOME, *_recipes("java_runtime")]
+    offered = debian_packages.offered((*java.LIBRARIES, *java.TOOLS))
+    return [*offered, platform.machine(), JAVA_HOME, *_recipes("java")]
 
 
 def _tree(base: Layer) -> Path:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from image import debian, wheels
-from image.archive import ImageConfig, write_archive
+from image import packages, wheels
 from image.layers import Layer, layers, rollup_layers
 from image.spark_start import JAVA_HOME, SPARK_HOME
+from lab.image_archive import ImageConfig, write_archive
 
 OUT = wheels.ROOT / "out" / "image"
 
@@ -57,7 +57,7 @@ def config(revision: str = "", *, edition: Edition = OPERATOR) -> ImageConfig:
     return ImageConfig(
         entrypoint=(edition.entrypoint,),
         environment={**edition.environment, **({"TIDEGATE_REVISION": revision} if revision else {})},
-        user=f"{debian.USER_ID}:{debian.USER_ID}",
+        user=f"{packages.USER_ID}:{packages.USER_ID}",
         labels={
             "org.opencontainers.image.title": "Tidegate",
             "org.opencontainers.image.description": edition.description,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from image import bytecode, cuts, debian, debug_information, kubernetes_client, package_record, wheels
+from image import bytecode, cuts, debug_information, kubernetes_client, package_record, packages, wheels
 from image.cuts import Saving
-from image.java_runtime import make_java
+from image.java import make_java
 from image.spark_classes import make_classes
 from image.spark_packages import make_spark
 from lab.errors import LabError
@@ -21,7 +21,7 @@ ROLLUP_PARTS = ("java", "spark", "classes")
 
 def make_base(tree: Path, *, work: Path) -> list[Saving]:
     """Debian and its Python in the empty directory `tree`; returns what was left out."""
-    debian.lay_out(tree, work=work)
+    packages.lay_out(tree, work=work)
     savings = cuts.apply(cuts.DEBIAN, tree)
     bytecode.compile_modules(tree, "usr/lib/python3.11", base=tree)
     return savings

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image import product
-from image.command import run
+from image.build_tools import run
 from image.layers import Layer
 from image.product import ROLLUP, BuiltImage
 

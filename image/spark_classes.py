@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image import spark_start, wheels
-from image.command import run
+from image.build_tools import run
 from image.cuts import Saving
 
 _COMMAND = "usr/bin/tidegate-rollup"

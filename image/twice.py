@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from image import wheels
-from image.command import run
+from image.build_tools import run
 
 _TIMEOUT_SECONDS = 1800.0
 _UMASKS = ("022", "077")

@@ -12,7 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from image.command import run
+from image.build_tools import run
 from lab import cache
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+from bench.control.world import TOPIC
 from bench.tide.script import Business, Operation
-from bench.world import TOPIC
 from demo.rates import ByteSeries, Sample
 from lab.kafka import KafkaLab
 from lab.load import LoadClient, LoadPlan, RateStep

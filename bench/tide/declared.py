@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from bench.control.world import GROUP, NAMESPACE, POLICY, TOPIC, VERSION, policy
 from bench.tide.script import CAPACITY, HIGH_LIMIT, Business, Operation
-from bench.world import GROUP, NAMESPACE, POLICY, TOPIC, VERSION, policy
 from lab.kafka import KafkaLab
 from lab.prometheus import PrometheusLab
 

@@ -10,14 +10,14 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from bench.figure import Figure
 from bench.quiet import Measured, quiet
-from bench.tide.episode import play
+from bench.results import Figure
+from bench.throttling.episodes import play
+from bench.throttling.stage import TideStage, tide_stage
 from bench.tide.neighbour import neighbour
 from bench.tide.played import Played
 from bench.tide.raw import keep
 from bench.tide.script import Business, Operation, four_businesses
-from bench.tide.stage import TideStage, tide_stage
 
 _SILENCE_SECONDS = {"Ladder": 22.0, "Drain": 20.0}
 _WITHIN_SECONDS = {"Ladder": 100.0, "Drain": 60.0}

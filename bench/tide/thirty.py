@@ -12,11 +12,11 @@ from statistics import mean
 
 from kazoo.client import KazooClient
 
-from bench.figure import Figure
+from bench.results import Figure
+from bench.throttling.stage import TideStage, tide_stage
 from bench.tide.crowd import Crowd, crowd
 from bench.tide.raw import FOLDER
 from bench.tide.script import MB, Business, Operation
-from bench.tide.stage import TideStage, tide_stage
 from bench.tide.znodes import Znodes
 from demo.rates import ByteSeries
 from lab.errors import LabError

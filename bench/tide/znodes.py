@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from kazoo.client import KazooClient
 
-from demo.zookeeper_witness import quota_of_znode
+from demo.witnesses import quota_of_znode
 
 _START_TIMEOUT_SECONDS = 15
 

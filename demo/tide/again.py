@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
-from demo.marks import MarkKind
-from demo.tide.episode import Episode
+from demo.episode import Episode
 from demo.tide.verdict import tide_checks
+from demo.words import MarkKind
 
 # The same share from which the benchmarks measure again. One connection feels a stolen tenth, and L0 may lack three hundredths.
 _STOLEN_PERCENT = 12.0

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from demo.marks import Mark, MarkKind
+from demo.words import Mark, MarkKind
 
 _EVENTS_SHOWN = 10
 

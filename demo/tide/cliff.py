@@ -5,10 +5,10 @@ Kafka mutes a client for as long as its window holds more than the new quota all
 
 import time
 
+from demo.episode import Episode
 from demo.estate import Estate
 from demo.kafka_administrator import set_fixed_quota
 from demo.tide.board import TideBoard
-from demo.tide.episode import Episode
 from demo.tide.length import CLIFF_RAISED_AFTER_SECONDS, CLIFF_SECONDS_BETWEEN_LEVELS, CLIFF_WATCHED_SECONDS, SETTLE_SECONDS, TideLength
 from demo.tide.quota_witness import FETCH_KEY
 from demo.tide.script import BUSINESSES, CONTRACT, HIGH_LIMIT, LIMIT, LOWERED

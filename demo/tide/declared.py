@@ -1,4 +1,4 @@
-"""What the user declares in experiments 2 and 3: `resources.yaml` with this run's addresses and source of the load filled in."""
+"""What the user declares in experiments 2 and 3: `throttling.yaml` with this run's addresses and source of the load filled in."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import yaml
 from lab.kafka import KafkaLab
 from lab.prometheus import PrometheusLab
 
-RESOURCES = Path(__file__).parent / "resources.yaml"
+RESOURCES = Path(__file__).parent.parent / "throttling.yaml"
 
 
 def declared_resources(kafka: KafkaLab, prometheus: PrometheusLab) -> str:

@@ -6,8 +6,8 @@ Rates are bytes per second, times seconds. Nothing here judges a figure.
 from collections.abc import Iterator
 from itertools import pairwise
 
+from demo.episode import Episode, QuotaStep
 from demo.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
-from demo.tide.episode import Episode, QuotaStep
 from demo.tide.script import BUSINESSES, LIMIT, business_of
 
 # Two sawteeth: shorter means of a card swing with them.

@@ -12,10 +12,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from demo.live_view import BORDER_COLUMNS, ECHO_COLUMNS, REFRESHES_PER_SECOND, event_lines, line, recent_mean, sparkline
 from demo.tide.board import TideSnapshot
 from demo.tide.plain_view import card_words
 from demo.tide.script import BUSINESSES, WANTED
+from demo.views import BORDER_COLUMNS, ECHO_COLUMNS, REFRESHES_PER_SECOND, event_lines, line, recent_mean, sparkline
 
 # All columns of the table but the sparkline; all lines but events.
 _OTHER_COLUMNS = 58

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from demo.tide.episode import Episode
+from demo.episode import Episode
 from demo.tide.length import TideLength
 from demo.tide.verdict import tide_checks
 from demo.verdict import Check

@@ -2,8 +2,8 @@
 
 from typing import IO
 
-from demo.live_view import recent_mean
 from demo.tide.board import TideSnapshot
+from demo.views import recent_mean
 
 _SECONDS_BETWEEN_RATES = 6
 

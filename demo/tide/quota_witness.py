@@ -7,11 +7,11 @@ from typing import Any, Self
 
 from kazoo.client import KazooClient
 
-from demo.marks import MarkKind
+from demo.episode import QuotaStep
 from demo.tide.board import TideBoard
-from demo.tide.episode import QuotaStep
 from demo.tide.script import BUSINESSES, Business
-from demo.zookeeper_witness import quota_of_znode
+from demo.witnesses import quota_of_znode
+from demo.words import MarkKind
 
 FETCH_KEY = "consumer_byte_rate"
 _START_TIMEOUT_SECONDS = 15

@@ -7,9 +7,9 @@ from rich.console import Console
 from demo.estate import Estate
 from demo.interruption import Interruption
 from demo.kafka_administrator import revive
-from demo.marks import Mark
 from demo.plain_view import PlainView
 from demo.script import VICTIM
+from demo.throttling import TITLE, play_tidegate, withdraw
 from demo.tide.again import played
 from demo.tide.board import TideBoard
 from demo.tide.card import card_source
@@ -19,7 +19,7 @@ from demo.tide.live_view import tide_live_view
 from demo.tide.load import make_topic
 from demo.tide.outcome import TideOutcome
 from demo.tide.plain_view import TidePlainView
-from demo.tide.play import TITLE, play_tidegate, withdraw
+from demo.words import Mark
 
 
 def run_tide(console: Console, parts: Estate, length: TideLength, *, interruption: Interruption) -> tuple[TideOutcome, tuple[Mark, ...]]:

@@ -7,16 +7,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
 
+from demo.episode import Episode, TierStep
 from demo.estate import Estate
-from demo.marks import MarkKind
 from demo.rates import SAWTOOTH_SECONDS, ByteSeries
 from demo.tide.board import TideBoard
 from demo.tide.card import recent_card_rate, sent_by_card
-from demo.tide.episode import Episode, TierStep
 from demo.tide.figures import FULL_SHARE
 from demo.tide.load import Consumers, consumers
 from demo.tide.quota_witness import QuotaWitness
 from demo.tide.script import business_of
+from demo.words import MarkKind
 from lab.errors import LabError
 from lab.load import ProcessorShare, ProcessorTimes
 

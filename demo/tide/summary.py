@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
+from demo.episode import Episode
 from demo.tide import figures
-from demo.tide.episode import Episode
 from demo.tide.outcome import TideOutcome
 from demo.tide.script import BUSINESSES, CONTRACT, LIMIT
 

@@ -9,9 +9,9 @@ import urllib3
 from kubernetes import client, config
 
 from demo.declared import NAMESPACE, POLICY
-from demo.marks import MarkKind
+from demo.episode import TierStep
 from demo.tide.board import TideBoard
-from demo.tide.episode import TierStep
+from demo.words import MarkKind
 
 _POLL_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5

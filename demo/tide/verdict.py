@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from demo.tide.episode import Episode
+from demo.episode import Episode
 from demo.tide.figures import (
     CARD_MEAN_SECONDS,
     FULL_SHARE,

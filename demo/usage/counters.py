@@ -7,7 +7,7 @@ shared out by time, in whole bytes.
 from collections.abc import Iterable
 from itertools import pairwise
 
-from demo.usage.stored import Way
+from demo.usage_outcome import Way
 from lab.prometheus import PrometheusLab
 
 # As Kafka sees it: a client that writes sends bytes in.

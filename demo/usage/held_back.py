@@ -3,8 +3,8 @@
 The tables count against the rate just before the first cut, too: what was promised beyond it was not wanted.
 """
 
+from demo.episode import Episode
 from demo.rates import SAWTOOTH_SECONDS
-from demo.tide.episode import Episode
 from demo.tide.figures import written
 
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from demo.usage.commands import Done
-from demo.usage.stored import StoredUsage
 from demo.usage.verdict import usage_checks
 from demo.usage.witnesses import Witnesses
+from demo.usage_outcome import StoredUsage
 from demo.verdict import Check
 
 

@@ -4,8 +4,8 @@ from dataclasses import asdict
 from typing import Any
 
 from demo.usage.outcome import UsageOutcome
-from demo.usage.stored import StoredUsage
 from demo.usage.witnesses import Witnesses
+from demo.usage_outcome import StoredUsage
 
 
 def usage_summary(usage: UsageOutcome) -> dict[str, Any]:

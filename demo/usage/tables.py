@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo.usage.stored import StoredUsage, TierEpisodes, UserUsage
+from demo.usage_outcome import StoredUsage, TierEpisodes, UserUsage
 from tidegate.rollup.schemas import FIVE_MINUTES_MS
 from tidegate.rollup.tables.store import UsageStore
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from demo.tide.script import BUSINESSES, LOWERED
 from demo.usage.commands import Done
-from demo.usage.stored import StoredUsage
 from demo.usage.witnesses import Witnesses
+from demo.usage_outcome import StoredUsage
 from demo.verdict import Check, exact_check
 
 USAGE = "Usage: the demo's own traffic, rolled up"

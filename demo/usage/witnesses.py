@@ -7,7 +7,7 @@ from demo.tide.outcome import TideOutcome
 from demo.tide.script import BUSINESSES
 from demo.usage.counters import counted_by_brokers
 from demo.usage.held_back import held_back_by_quotas
-from demo.usage.stored import Way
+from demo.usage_outcome import Way
 from lab.prometheus import PrometheusLab
 
 

@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from image.archive import ImageConfig, write_archive, write_layer
 from lab import cache, process
 from lab.cache import RunDirectory
 from lab.errors import LabError, say
+from lab.image_archive import ImageConfig, write_archive, write_layer
 from lab.kubernetes import node, node_remains
 from lab.kubernetes.node import COREDNS, IPTABLES_LIBRARIES, IPTABLES_NAMES, PAUSE_IMAGE, lacks_sys_resource, node_parts, pause_image
 from lab.kubernetes.tools import KUBE_NODE, KUBERNETES_VERSION

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from image.archive import ImageConfig, write_archive, write_layer
 from lab import cache, process
 from lab.cache import RunDirectory
 from lab.errors import LabError
+from lab.image_archive import ImageConfig, write_archive, write_layer
 from lab.kubernetes import node_remains
 from lab.kubernetes.api import ApiPlan, KubeApi
 from lab.kubernetes.tools import KUBE_NODE, PAUSE, calls_policy

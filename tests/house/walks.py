@@ -84,14 +84,15 @@ def sample_to_cell() -> dict[str, object]:
 
     All of it is watched: this process and the workers of Spark.
     """
+    from tidegate.rollup.report.gathering import figures_of
+    from tidegate.rollup.report.stored_tables import stored_provenance, stored_tables
+
     from tests.integration.rollup.estate import END_MS, POLICY, SCRAPE_MS, START_MS, write_estate
     from tests.unit.rollup.transport.posting import answering
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder
-    from tidegate.rollup.report.gathering import figures_of
     from tidegate.rollup.report.page import page_html
     from tidegate.rollup.report.request import ReportRequest
-    from tidegate.rollup.report.stored_tables import stored_provenance, stored_tables
     from tidegate.rollup.samples import Selection
     from tidegate.rollup.schemas import HOUR_MS
     from tidegate.rollup.spark.run import RollupRun, run_rollup
@@ -185,7 +186,7 @@ def _matcher(message: bytes, part: Any) -> Callable[[Mapping[str, str]], bool]:
 
 def decide_time() -> dict[str, object]:
     """The median of the benchmark's rounds, of the same world, everything new."""
-    from bench.decide_bench import observation, timed
+    from bench.control.core import observation, timed
 
     _, seconds = timed(observation())
     return {"milliseconds": round(median(seconds) * 1000, 1), "best": round(min(seconds) * 1000, 1), "rounds": len(seconds)}

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.figure import Figure, median_of, percentile
 from bench.page import page
 from bench.records import Record, Records
+from bench.results import Figure, median_of, percentile
 
 CORES = (("decide", "2 cores"), ("cold", "64 cores"), ("rollup", "2 cores"))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as bench
-from bench.figure import Figure
+from bench.results import Figure
 
 
 @pytest.fixture(autouse=True)

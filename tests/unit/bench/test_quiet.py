@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from bench.figure import Figure
 from bench.quiet import Measured, quiet
+from bench.results import Figure
 from lab.load import ProcessorTimes
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bench.rollup_estate import SCRAPE_MS, Estate
+from bench.rollup.estate import SCRAPE_MS, Estate
 from tidegate.rollup.schemas import HOUR_MS
 
 START_MS = 494_445 * HOUR_MS

@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from demo.board import Board
-from demo.live_view import draw, sparkline
-from demo.marks import MarkKind
 from demo.scale import FULL
 from demo.script import FIXED_KILLED
+from demo.views import draw, sparkline
+from demo.words import MarkKind
 
 from .conftest import CONTRACT, PlayedRun
 

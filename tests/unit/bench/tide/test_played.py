@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.tide.backlog import spells_below
+from bench.throttling.special import spells_below
 from bench.tide.played import Played, longest_run_of_nothing
 from bench.tide.script import Business, Operation
 from bench.tide.znodes import QuotaWrite

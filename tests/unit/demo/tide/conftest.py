@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from demo.episode import Episode, QuotaStep, TierStep
 from demo.rates import ByteSeries, Sample
-from demo.tide.episode import Episode, QuotaStep, TierStep
 from demo.tide.length import FULL_TIDE, TideLength
 from demo.tide.outcome import TideOutcome
 from demo.tide.script import BUSINESSES, CONTRACT, LEVELS, Business

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from demo.marks import MarkKind
+from demo.episode import Episode
 from demo.report import throttling_html
 from demo.tide.again import left_out_words, played
-from demo.tide.episode import Episode
+from demo.words import MarkKind
 from lab.load import ProcessorShare
 
 from .conftest import PlayedEpisode, PlayedTide

@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from demo.marks import MarkKind
 from demo.tide.board import TideBoard
 from demo.tide.live_view import draw_tide
 from demo.tide.plain_view import TidePlainView
 from demo.tide.script import LEVELS
+from demo.words import MarkKind
 
 NEVER_CUT = ("tier", "12 s mean", "quota", "wants", "L3", "1.0 MB/s", "Throttled", "card 49.9 of 50 MB/s", "at most 10 s left")
 

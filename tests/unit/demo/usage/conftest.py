@@ -9,8 +9,8 @@ from demo.tide.script import BUSINESSES
 from demo.usage.commands import Done
 from demo.usage.held_back import held_back_by_quotas
 from demo.usage.outcome import UsageOutcome
-from demo.usage.stored import StoredUsage, TierEpisodes, UserUsage
 from demo.usage.witnesses import Witnesses
+from demo.usage_outcome import StoredUsage, TierEpisodes, UserUsage
 
 from ..tide.conftest import BEGAN, PlayedTide, played_episode, played_tide  # noqa: F401  (fixtures)
 

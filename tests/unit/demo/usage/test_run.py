@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import demo.usage.run as module
+import demo.usage_run as module
 from demo.usage.commands import Done
 from demo.usage.outcome import UsageOutcome
 

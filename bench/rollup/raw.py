@@ -1,4 +1,4 @@
-"""Fifty million raw rows to the hourly table, ours and others' on the same files: `python -m bench.rollup_raw [brokers]`.
+"""Fifty million raw rows to the hourly table, ours and others' on the same files: `python -m bench.rollup.raw [brokers]`.
 
 What it is for: an engine in one process is faster at this than anything on Spark, and nobody should believe us otherwise. Figures of others
 are of their newest versions that we have, with two threads, as ours; their rows are compared with ours, all of them.
@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from bench.figure import Figure
 from bench.process_tree import Cost, cost_of
-from bench.raw_engines import ENGINES
 from bench.raw_rows import RawRows
+from bench.results import Figure
+from bench.rollup.raw_engines import ENGINES
 from lab.cache import RunDirectory
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.store import UsageStore
@@ -76,7 +76,7 @@ def _called(engine: str) -> str:
 
 
 def _cost(engine: str, folder: Path, out: Path) -> Cost:
-    argv = [sys.executable, "-m", "bench.raw_engines", engine, str(folder), str(out), str(BEGIN_MS)]
+    argv = [sys.executable, "-m", "bench.rollup.raw_engines", engine, str(folder), str(out), str(BEGIN_MS)]
     return cost_of(argv, timeout_seconds=_TIMEOUT_SECONDS)
 
 

@@ -10,11 +10,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from image import debian
-from image.command import run
+from image import packages
+from image.build_tools import run
 from image.cuts import Cut, Saving, apply
 from image.spark_start import JAVA_HOME
-from lab import packages
+from lab import packages as debian_packages
 from lab.errors import LabError
 
 LIBRARIES = ("libstdc++6",)
@@ -53,12 +53,12 @@ _TIMEOUT_SECONDS = 900.0
 
 def make_java(tree: Path, *, work: Path) -> list[Saving]:
     """Java and the C++ library in the empty directory `tree`; returns what was left out. Raises `LabError`."""
-    libraries = packages.download(LIBRARIES, work / "libraries")
-    tools = packages.download(TOOLS, work / "tools")
+    libraries = debian_packages.download(LIBRARIES, work / "libraries")
+    tools = debian_packages.download(TOOLS, work / "tools")
     for archives, target in ((libraries, tree), (tools, work / "unpacked")):
         for archive in archives:
             run(["dpkg", "-x", archive, target], timeout_seconds=_TIMEOUT_SECONDS)
-    debian.tell_scanners(tree, [*libraries, *(archive for archive in tools if "-jre-" in archive.name)])
+    packages.tell_scanners(tree, [*libraries, *(archive for archive in tools if "-jre-" in archive.name)])
     home = _home(work / "unpacked")
     (tree / JAVA_HOME).parent.mkdir(parents=True)
     options = ["--no-header-files", "--no-man-pages", "--add-modules", ",".join(MODULES), "--output", str(tree / JAVA_HOME)]

@@ -1,4 +1,4 @@
-"""The same hourly rollup by each engine, each in a process: `python -m bench.raw_engines ENGINE ROWS OUT START_MS`.
+"""The same hourly rollup by each engine, each in a process: `python -m bench.rollup.raw_engines ENGINE ROWS OUT START_MS`.
 
 Every engine reads the files of `bench.raw_rows`, is held to two threads, and writes one Parquet file with the same columns. Sums of five
 minutes come first and percentiles are of their rates, by nearest rank. Ours writes tables of five minutes, brokers and sketches as well.

@@ -16,7 +16,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import Process, wait_until
 
-CRDS = Path(__file__).parent.parent / "crds"
+CRDS = Path(__file__).parent.parent.parent / "crds"
 GROUP, VERSION, NAMESPACE, POLICY, TOPIC = "tidegate.io", "v1alpha1", "bench", "bench", "bench"
 TIERS = 10
 _MERGE_PATCH = "application/merge-patch+json"

@@ -1,6 +1,6 @@
 """Whole rollups of a made-up estate on a real Prometheus, which shares the machine: warm, cold, and how both grow with the estate.
 
-What came out is held against what was made: a fast rollup that loses a byte is none. `python -m bench.rollup_run [brokers] [clients]`
+What came out is held against what was made: a fast rollup that loses a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
 """
 
 import json
@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from bench.figure import Figure
 from bench.process_tree import Cost, cost_of
+from bench.results import Figure
+from bench.rollup.estate import Estate
 from bench.rollup_checks import checks
-from bench.rollup_estate import Estate
 from bench.rollup_prometheus import HistoryPrometheus
 from lab.cache import RunDirectory
 from tidegate.rollup.schemas import HOUR_MS
@@ -117,7 +117,7 @@ def _serving(estate: Estate) -> Iterator[tuple[str, Path]]:
 
 def _warm(url: str, estate: Estate, folder: Path, *, rounds: int) -> Warm:
     arguments = [url, str(estate.start_ms), str(estate.end_ms), _address(folder), str(rounds)]
-    cost = cost_of([sys.executable, "-m", "bench.rollup_process", *arguments], timeout_seconds=_TIMEOUT_SECONDS)
+    cost = cost_of([sys.executable, "-m", "bench.rollup.process", *arguments], timeout_seconds=_TIMEOUT_SECONDS)
     told = json.loads(cost.output.splitlines()[-1])
     return Warm(estate, told["rounds"], told["whole"], [tuple(one) for one in told["quantiles"]], cost)
 

@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.throttling.stage import TideStage
 from bench.tide.crowd import Crowd, crowd
 from bench.tide.played import CARD_MEAN_SECONDS, LONG_MEAN_SECONDS, Played
 from bench.tide.script import HIGH_LIMIT, Business, Operation
-from bench.tide.stage import TideStage
 from bench.tide.znodes import Znodes
 
 _FREE_SECONDS = 32  # they have their rate after 8 s, Kafka's byte rate tells it 12 s later, and a reading may be 6 s old

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.board import HISTORY_SECONDS, Snapshot
-from demo.marks import Mark, MarkKind
 from demo.outcome import PhaseResult
 from demo.rates import SAWTOOTH_SECONDS
 from demo.script import BROKERS, HEALTHY_LEADERS
+from demo.words import Mark, MarkKind
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 REFRESHES_PER_SECOND = 4

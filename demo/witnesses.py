@@ -15,7 +15,7 @@ from typing import Any, Self
 from kazoo.client import KazooClient
 
 from demo.board import Board
-from demo.marks import MarkKind
+from demo.words import MarkKind
 
 QUOTA_KEY = "producer_byte_rate"
 _START_TIMEOUT_SECONDS = 15

@@ -1,13 +1,13 @@
 """How long one `decide()` takes for 50 brokers, 20,000 partitions and 5,000 entities, cold and with nothing to change.
 
-Run alone as `python -m bench.decide_bench`; the bound is 100 ms by the clock. The garbage collector runs as always, and the decision
+The bound is 100 ms by the clock. The garbage collector runs as always, and the decision
 before is let go while the next one is made, as in the operator.
 """
 
 from statistics import median
 from time import perf_counter
 
-from bench.figure import Figure
+from bench.results import Figure
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
 from controller_logic.model import (
@@ -80,15 +80,3 @@ def _figure(case: str, seconds: list[float]) -> Figure:
     name = f"decide(), {_BROKERS} brokers, {_TOPICS * _PARTITIONS:,} partitions, {_ENTITIES} entities: {case}, median of {len(seconds)}"
     note = f"best {min(seconds) * 1000:.0f} ms, worst {max(seconds) * 1000:.0f} ms"
     return Figure(name, median(seconds) * 1000, "ms", BOUND_SECONDS * 1000, note)
-
-
-def main() -> int:
-    """Print both cases; 1 when a median is above the bound."""
-    figures = decide_figures()
-    for figure in figures:
-        print(figure.row())
-    return int(not all(figure.kept for figure in figures))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

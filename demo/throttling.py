@@ -3,11 +3,11 @@
 import time
 
 from demo.declared import NAMESPACE, POLICY
+from demo.episode import Episode
 from demo.estate import Estate
 from demo.kubernetes_events import KubernetesEvents
 from demo.tide.board import TideBoard
 from demo.tide.declared import declared_resources, limit_patch
-from demo.tide.episode import Episode
 from demo.tide.figures import CARD_MEAN_SECONDS, LIMIT_SLACK
 from demo.tide.length import QUIET_SECONDS, SETTLE_SECONDS, TideLength
 from demo.tide.script import CONTRACT, HIGH_LIMIT, LIMIT, LOWERED
@@ -40,7 +40,7 @@ def play_tidegate(parts: Estate, board: TideBoard, length: TideLength, *, run: s
 
 def declare(parts: Estate, board: TideBoard) -> None:
     """Apply the policy with its limits and one tier a level, take experiment 1's tiers away, and wait until all is ready."""
-    board.show_activity(TITLE, "kubectl apply -f demo/tide/resources.yaml")
+    board.show_activity(TITLE, "kubectl apply -f demo/throttling.yaml")
     declared = declared_resources(parts.kafka, parts.prometheus.ready())
     parts.kube.kubectl("-n", NAMESPACE, "apply", "-f", "-", input=declared)
     parts.kube.kubectl("-n", NAMESPACE, "delete", "bt", "accounting", "reporting", "--ignore-not-found")

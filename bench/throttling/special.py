@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from bench.figure import Figure
+from bench.results import Figure
+from bench.throttling.stage import TideStage, tide_stage
 from bench.tide.crowd import crowd
 from bench.tide.script import MB, Business, Operation, four_businesses
-from bench.tide.stage import TideStage, tide_stage
 from bench.tide.znodes import QuotaWrite, Znodes
 
 _RAISED_LIMIT = 70 * MB  # they want 52 MB/s without backlog; their contracts allow 120

@@ -1,6 +1,6 @@
 """What the rollups' benchmarks do in a process of its own, so that no Java machine stays in the one that measures: says JSON at its end.
 
-`python -m bench.rollup_process URL FROM_MS TO_MS STORE ROUNDS` reads and folds the hours once to warm up, then so many times by the
+`python -m bench.rollup.process URL FROM_MS TO_MS STORE ROUNDS` reads and folds the hours once to warm up, then so many times by the
 clock, then carries out a whole run, and tells what merged sketches say of each broker.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as columns
 
-from bench.rollup_estate import SCRAPE_MS
+from bench.rollup.estate import SCRAPE_MS
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
 from tidegate.rollup.schemas import HOUR_MS

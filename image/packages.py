@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from image.command import run
+from image.build_tools import run
 from lab import packages
 from lab.errors import LabError
 

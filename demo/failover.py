@@ -15,12 +15,12 @@ from demo.declared import NAMESPACE, POLICY, declared_resources
 from demo.estate import Estate
 from demo.kafka_administrator import revive, set_fixed_quota
 from demo.load import Producers, producers
-from demo.marks import MarkKind
 from demo.outcome import PhaseResult, Reaction
 from demo.rates import ByteSeries, steady_mean
 from demo.scale import Scale, Windows
 from demo.script import LEADERS_AFTER_KILL, ORPHAN, USER, VICTIM, Phase, Step, quota_of
-from demo.zookeeper_witness import QUOTA_KEY, ZooKeeperWitness
+from demo.witnesses import QUOTA_KEY, ZooKeeperWitness
+from demo.words import MarkKind
 from lab.errors import LabError
 from lab.load import ProcessorShare, ProcessorTimes
 

@@ -7,8 +7,8 @@ import time
 from functools import partial
 from typing import Any
 
-from bench.figure import Figure
-from bench.world import POLICY, TIERS, World, policy, tier
+from bench.control.world import POLICY, TIERS, World, policy, tier
+from bench.results import Figure
 from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 120

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from kubernetes.client import ApiException
 
+from bench.control.world import GROUP, NAMESPACE, POLICY, VERSION, World, world
 from bench.tide.crowd import fill
 from bench.tide.declared import declared_policy, declared_tiers
 from bench.tide.neighbour import TOPIC as NEIGHBOURS_TOPIC
 from bench.tide.script import Business, Operation
-from bench.world import GROUP, NAMESPACE, POLICY, VERSION, World, world
 from demo.brokers_count import growth
 from demo.rates import ByteSeries
 from lab.errors import LabError

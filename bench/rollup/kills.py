@@ -1,6 +1,6 @@
 """Rollups that are struck at random moments: what is published is whole after each blow, and right once a run completes.
 
-`python -m bench.rollup_kills --seed 7 --blows 100`: a failing seed plans the same blows again; when exactly they fall is up to the machine.
+`python -m bench.rollup.kills --seed 7 --blows 100`: a failing seed plans the same blows again; when exactly they fall is up to the machine.
 Two brokers, three hours up to midnight, on a Prometheus of its own; rows are compared with those of a run that nobody disturbed.
 """
 
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.figure import Figure
 from bench.kill_plan import Blow, Kind, plan
 from bench.kill_targets import Targets
-from bench.rollup_estate import Estate
+from bench.results import Figure
+from bench.rollup.estate import Estate
 from bench.rollup_prometheus import HistoryPrometheus
 from bench.small_disk import SmallDisk, can_mount
 from bench.spark_class_archive import java_options
@@ -172,7 +172,7 @@ def kill_figures(seed: int = SEED, blows: int = BLOWS) -> list[Figure]:
 
 def main() -> int:
     """Print the figures; 1 when a store was broken or wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rollup_kills")
+    parser = argparse.ArgumentParser(prog="python -m bench.rollup.kills")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--blows", type=int, default=BLOWS)
     asked = parser.parse_args()
