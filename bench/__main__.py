@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.control.core import decide_figures
+from bench.control.in_cluster import in_cluster
 from bench.control.latency import cold
 from bench.control.world import world
-from bench.in_cluster import in_cluster
 from bench.metadata_bench import metadata_figures
 from bench.one_change import changes_after_cold, changes_at_rest, changes_in_a_row
 from bench.page import page
@@ -24,7 +24,7 @@ from bench.records import Record, Records
 from bench.rest import rest
 from bench.results import Figure, median_of
 from bench.rollup_parts import PARTS as ROLLUPS
-from bench.throttle_reaction import far_over_rarely_read, short_bursts, slightly_over
+from bench.throttling.reaction import far_over_rarely_read, short_bursts, slightly_over
 from bench.throttling.special import backlog
 from bench.tide.episodes import EPISODES
 from bench.tide.thirty import thirty

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from demo.rates import ByteSeries, Sample
 from lab.network import Namespace
+from lab.rates import ByteSeries, Sample
 
 _DEVICE = "eth0"
 _TIMEOUT_SECONDS = 5

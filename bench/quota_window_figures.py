@@ -7,7 +7,7 @@ from bench.quota_window_clients import CLIENTS, Client, Kind
 from bench.quota_window_rows import Phase, Second, of_phase
 from bench.quota_window_run import mute_seconds
 from bench.results import Figure
-from demo.rates import ByteSeries, Sample, steady_mean
+from lab.rates import ByteSeries, Sample, steady_mean
 
 CUTS = (Phase.HALF, Phase.FIFTH)
 

@@ -5,7 +5,7 @@ from statistics import mean
 
 from matplotlib.axes import Axes
 
-from bench.picture_file import Colour, picture
+from bench.pictures import Colour, picture
 from bench.quota_window_clients import Client, Kind
 from bench.quota_window_rows import QUOTA_SHARE, Phase, Second, of_phase
 

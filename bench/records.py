@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from bench.machine import describe_machine
 from bench.results import Figure
+from lab.machine import describe_machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.machine import describe_machine
 from demo.board import Board
 from demo.declared import NAMESPACE
 from demo.estate import AUDIT_TRAIL, OPERATOR_LOG, Estate, SetupLog, describe, estate
@@ -37,6 +36,7 @@ from demo.usage_run import run_usage
 from demo.views import live_view
 from demo.witnesses import ZooKeeperWitness
 from lab.errors import LabError
+from lab.machine import describe_machine
 
 OUTPUT = Path("out/demo")
 _UNKNOWN_DEMO = 2

@@ -6,8 +6,8 @@ Times are seconds since the epoch, rates bytes per second, and everything is tol
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from demo.rates import ByteSeries
 from lab.load import ProcessorShare
+from lab.rates import ByteSeries
 
 
 @dataclass(frozen=True, slots=True)

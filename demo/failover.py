@@ -16,13 +16,13 @@ from demo.estate import Estate
 from demo.kafka_administrator import revive, set_fixed_quota
 from demo.load import Producers, producers
 from demo.outcome import PhaseResult, Reaction
-from demo.rates import ByteSeries, steady_mean
 from demo.scale import Scale, Windows
 from demo.script import LEADERS_AFTER_KILL, ORPHAN, USER, VICTIM, Phase, Step, quota_of
 from demo.witnesses import QUOTA_KEY, ZooKeeperWitness
 from demo.words import MarkKind
 from lab.errors import LabError
 from lab.load import ProcessorShare, ProcessorTimes
+from lab.rates import ByteSeries, steady_mean
 
 # Kafka notices a killed broker after its session of 6 s; far beyond that something is wrong.
 _ELECTION_TIMEOUT_SECONDS = 30.0

@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from demo.rates import ByteSeries, Sample
 from demo.script import HEALTHY_LEADERS, TOPIC, USER
 from lab.kafka import KafkaLab
 from lab.load import LoadClient, LoadPlan, RateStep
+from lab.rates import ByteSeries, Sample
 
 TRIAL_BYTES_PER_SECOND = 30_000_000
 # Cold brokers carry a tenth of what they carry once their code is compiled; a machine that is strong enough shows it sooner.

@@ -6,7 +6,6 @@ Times are seconds since the epoch; rates are bytes per second.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from demo.rates import ByteSeries
 from demo.scale import Scale, Windows
 from demo.script import Phase, expected_by_broker, quota_of
 from demo.tide.outcome import TideOutcome
@@ -14,6 +13,7 @@ from demo.usage.outcome import UsageOutcome
 from demo.verdict import Check, exact_check, rate_checks, reaction_check
 from demo.words import Mark
 from lab.load import ProcessorShare
+from lab.rates import ByteSeries
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from demo.rates import SAWTOOTH_SECONDS
 from demo.tide.length import FULL_TIDE, QUICK_TIDE, TideLength
+from lab.rates import SAWTOOTH_SECONDS
 
 FULL_CONTRACT = 10_000_000
 SMALL_CONTRACT = 3_000_000

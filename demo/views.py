@@ -14,9 +14,9 @@ from rich.text import Text
 
 from demo.board import HISTORY_SECONDS, Snapshot
 from demo.outcome import PhaseResult
-from demo.rates import SAWTOOTH_SECONDS
 from demo.script import BROKERS, HEALTHY_LEADERS
 from demo.words import Mark, MarkKind
+from lab.rates import SAWTOOTH_SECONDS
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 REFRESHES_PER_SECOND = 4

@@ -14,10 +14,9 @@ from bench.tide.crowd import fill
 from bench.tide.declared import declared_policy, declared_tiers
 from bench.tide.neighbour import TOPIC as NEIGHBOURS_TOPIC
 from bench.tide.script import Business, Operation
-from demo.brokers_count import growth
-from demo.rates import ByteSeries
 from lab.errors import LabError
 from lab.prometheus import PrometheusLab, monitoring
+from lab.rates import ByteSeries, growth
 
 _READY_SECONDS = 60.0
 _PLURALS = ("brokerbandwidthpolicies", "businesstiers")

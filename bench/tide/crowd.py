@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 
 from bench.control.world import TOPIC
 from bench.tide.script import Business, Operation
-from demo.rates import ByteSeries, Sample
 from lab.kafka import KafkaLab
 from lab.load import LoadClient, LoadPlan, RateStep
+from lab.rates import ByteSeries, Sample
 
 _LONGEST_RUN_SECONDS = 1800
 # What L0 did not get while the machine was busy elsewhere, it gets later, as any client of Kafka.

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from bench.picture_file import Colour, picture
+from bench.pictures import Colour, picture
 from bench.tide.raw import FOLDER
 from bench.tide.script import MB, Operation
-from demo.rates import SAWTOOTH_SECONDS
+from lab.rates import SAWTOOTH_SECONDS
 
 PICTURE = FOLDER / "episodes.svg"
 _COLOURS = {"card": Colour.NIC, "L0": Colour.LEVEL_0, "L1": Colour.LEVEL_1, "L2": Colour.LEVEL_2, "L3": Colour.LEVEL_3}

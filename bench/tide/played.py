@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.tide.script import Business
 from bench.tide.znodes import QuotaWrite
-from demo.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
+from lab.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
 
 # Two sawteeth: shorter means of a card swing with them.
 CARD_MEAN_SECONDS = 24

@@ -18,8 +18,8 @@ from bench.tide.crowd import Crowd, crowd
 from bench.tide.raw import FOLDER
 from bench.tide.script import MB, Business, Operation
 from bench.tide.znodes import Znodes
-from demo.rates import ByteSeries
 from lab.errors import LabError
+from lab.rates import ByteSeries
 
 _USERS = 30
 _CONTRACT, _THROTTLED = 38 * MB // 10, 19 * MB // 10

@@ -4,11 +4,10 @@ Without root no broker has a card of its own. The operator then reads what the b
 its readers got: there are no others.
 """
 
-from demo.brokers_count import growth
-from demo.rates import ByteSeries
 from demo.tide.script import BROKER
 from lab.kafka import KafkaLab
 from lab.prometheus import PrometheusLab
+from lab.rates import ByteSeries, growth
 
 _CARD = f'node_network_transmit_bytes_total{{broker="{BROKER}",device="eth0"}}'
 _JMX = f'kafka_broker_bytesout_total{{broker="{BROKER}",topic=""}}'

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from demo.episode import Episode, QuotaStep
-from demo.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
 from demo.tide.script import BUSINESSES, LIMIT, business_of
+from lab.rates import SAWTOOTH_SECONDS, ByteSeries, steady_mean
 
 # Two sawteeth: shorter means of a card swing with them.
 CARD_MEAN_SECONDS = 24

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from demo.rates import SAWTOOTH_SECONDS
+from lab.rates import SAWTOOTH_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from demo.rates import ByteSeries, Sample
 from demo.tide.script import BROKER, BUSINESSES, PARTITION, TOPIC, Business
 from lab.kafka import KafkaLab
 from lab.load import LoadClient, LoadPlan, RateStep
+from lab.rates import ByteSeries, Sample
 
 # What the consumers read round and round; it stays in the page cache.
 _FILLED_BYTES = 160_000_000

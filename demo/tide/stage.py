@@ -9,7 +9,6 @@ from typing import Self
 
 from demo.episode import Episode, TierStep
 from demo.estate import Estate
-from demo.rates import SAWTOOTH_SECONDS, ByteSeries
 from demo.tide.board import TideBoard
 from demo.tide.card import recent_card_rate, sent_by_card
 from demo.tide.figures import FULL_SHARE
@@ -19,6 +18,7 @@ from demo.tide.script import business_of
 from demo.words import MarkKind
 from lab.errors import LabError
 from lab.load import ProcessorShare, ProcessorTimes
+from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 
 _FREE = "all read what they want, the limit is far away"
 _LONGEST_START_SECONDS = 60.0

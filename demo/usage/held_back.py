@@ -4,8 +4,8 @@ The tables count against the rate just before the first cut, too: what was promi
 """
 
 from demo.episode import Episode
-from demo.rates import SAWTOOTH_SECONDS
 from demo.tide.figures import written
+from lab.rates import SAWTOOTH_SECONDS
 
 
 def held_back_by_quotas(episode: Episode, level: str) -> float:

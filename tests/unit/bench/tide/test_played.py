@@ -10,7 +10,7 @@ from bench.throttling.special import spells_below
 from bench.tide.played import Played, longest_run_of_nothing
 from bench.tide.script import Business, Operation
 from bench.tide.znodes import QuotaWrite
-from demo.rates import ByteSeries, Sample
+from lab.rates import ByteSeries, Sample
 
 LIMIT = Operation.CONSUME.limit
 L0 = Business("L0", "checkout", 16_000_000, None, 30_000_000)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from demo.episode import Episode, QuotaStep, TierStep
-from demo.rates import ByteSeries, Sample
 from demo.tide.length import FULL_TIDE, TideLength
 from demo.tide.outcome import TideOutcome
 from demo.tide.script import BUSINESSES, CONTRACT, LEVELS, Business
 from lab.load import ProcessorShare
+from lab.rates import ByteSeries, Sample
 
 BEGAN = 1_700_000_000.0
 LIMITED, FIRST_WRITE, MEASURED, RAISED, ENDED = (BEGAN + seconds for seconds in (24, 30, 150, 190, 290))

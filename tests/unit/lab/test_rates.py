@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo.rates import ByteSeries, Sample, steady_mean
+from lab.rates import ByteSeries, Sample, steady_mean
 
 TENTH = 0.1
 

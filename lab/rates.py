@@ -8,7 +8,8 @@ instead, which takes the sawtooth out. Nothing here knows partitions, quotas or 
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import Any
 
 SAWTOOTH_SECONDS = 12
 
@@ -70,3 +71,11 @@ def steady_mean(series: ByteSeries, start_seconds: float, length_seconds: float)
     steps = int((length_seconds - SAWTOOTH_SECONDS) * 2) + 1
     means = [series.mean(start_seconds + step / 2, SAWTOOTH_SECONDS) for step in range(steps)]
     return sum(means) / len(means)
+
+
+def growth(values: Iterable[list[Any]]) -> list[Sample]:
+    """A counter's readings as bytes per interval. A reset (a broker started anew) counts as no growth."""
+    readings = [(float(at), float(text)) for at, text in values]
+    pairs = pairwise(readings)
+    first = [Sample(readings[0][0], 0)] if readings else []
+    return first + [Sample(at, max(0, round(now - before))) for (_, before), (at, now) in pairs]
