@@ -17,24 +17,30 @@ from pathlib import Path
 from rich.console import Console
 
 from demo.board import Board
-from demo.declared import NAMESPACE
-from demo.estate import AUDIT_TRAIL, OPERATOR_LOG, Estate, SetupLog, describe, estate
-from demo.failover import Play
-from demo.interruption import Interruption
-from demo.kubernetes_events import KubernetesEvents
-from demo.load import TRIAL_BYTES_PER_SECOND, carried_without_quota
+from demo.estate import AUDIT_TRAIL, NAMESPACE, OPERATOR_LOG, Estate, SetupLog, describe, estate
+from demo.failover import TRIAL_BYTES_PER_SECOND, Play, carried_without_quota
 from demo.outcome import Outcome
-from demo.plain_view import PlainView
 from demo.report import report_html
-from demo.result_table import print_results
-from demo.scale import LENGTHS, NEEDED_BYTES_PER_SECOND, QUICK_SCALE, Length, Scale, Windows, scale_for
-from demo.script import HEALTHY_LEADERS, TOPIC, USER, played_phases
+from demo.script import (
+    HEALTHY_LEADERS,
+    LENGTHS,
+    NEEDED_BYTES_PER_SECOND,
+    QUICK_SCALE,
+    TOPIC,
+    USER,
+    Length,
+    Scale,
+    Windows,
+    played_phases,
+    scale_for,
+)
 from demo.summary import summary
-from demo.tide.run import run_tide
-from demo.usage.commands import REPORT, TABLES
+from demo.throttling import run_throttling
+from demo.usage_outcome import REPORT, TABLES
 from demo.usage_run import run_usage
-from demo.views import live_view
-from demo.witnesses import ZooKeeperWitness
+from demo.views import PlainView, live_view, print_results
+from demo.witnesses import KubernetesEvents, ZooKeeperWitness
+from demo.words import Interruption
 from lab.errors import LabError
 from lab.machine import describe_machine
 
@@ -86,7 +92,7 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
         scale = _tried_scale(parts, log) if length.tries_machine else QUICK_SCALE
         console.print(f"Contract per partition: {scale.reason}.\n", highlight=False)
         first = _failover(console, parts, scale=scale, windows=length.windows, interruption=interruption)
-        tide, marks = run_tide(console, parts, length.tide, interruption=interruption)
+        tide, marks = run_throttling(console, parts, length.tide, interruption=interruption)
         usage = run_usage(console, parts, tide, began_seconds=began, output=OUTPUT, interruption=interruption)
         return replace(
             first,

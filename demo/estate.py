@@ -5,23 +5,24 @@ would start it. Kubernetes and the operator start beside Kafka. As root, every b
 loopback.
 """
 
+import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from demo.beside import Beside
-from demo.declared import NAMESPACE
-from demo.interruption import Interruption
-from demo.kafka_administrator import create_topic
-from demo.script import REPLICAS, USER
-from demo.tide.script import USERS
+import yaml
+
+from demo.script import REPLICAS, TOPIC, USER, USERS
+from demo.words import Interruption
 from lab import process
 from lab.doctor import refuse_missing
+from lab.java import start_java
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import kube_binary
@@ -30,13 +31,141 @@ from lab.packages import kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
 
+# A part that starts in a thread of its own while the caller starts others, and ends with the
+# caller's context. It knows no parts.
+
+
+T = TypeVar("T")
+
+
+class Beside(Generic[T]):
+    """A context manager around another: entering it returns at once, `ready` waits until the other is open.
+
+    Leaving it first waits until the other is open or has failed, because something half open cannot be closed.
+    """
+
+    def __init__(self, part: AbstractContextManager[T]) -> None:
+        self._part = part
+        self._stack = ExitStack()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside")
+        self._opened: Future[T] = Future()
+
+    def __enter__(self) -> Self:
+        self._opened = self._thread.submit(self._stack.enter_context, self._part)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(wait=True)
+        self._stack.close()
+
+    def ready(self) -> T:
+        """What the part gave when it was open; raises what its opening raised."""
+        return self._opened.result()
+
+
+# What the user declares in the demo: the files of `examples/`, with this run's addresses and
+# contract filled in.
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+# What experiment 1 needs of them; the others show what else can be declared.
+_FILES = ("00-namespace.yaml", "00-policy.yaml", "10-tiers.yaml")
+POLICY = "demo"
+NAMESPACE = "streaming"
+
+
+def declared_resources(kafka: KafkaLab, contract_bytes_per_second: int) -> str:
+    """The examples as YAML documents for `kubectl apply -f -`; only addresses and alice's contract differ from the files."""
+    documents = [document for name in _FILES for document in _documents(EXAMPLES / name)]
+    for document in documents:
+        if document["kind"] == "BrokerBandwidthPolicy":
+            document["spec"]["kafka"]["bootstrapServers"] = kafka.bootstrap_servers
+            document["spec"]["kafka"]["zookeeper"]["connect"] = kafka.zookeeper_connect
+        if document["kind"] == "BusinessTier":
+            _fill_in_contract(document, contract_bytes_per_second)
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    return (document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document)
+
+
+def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> None:
+    for member in tier["spec"]["members"]:
+        if member.get("user") == USER:
+            member["contract"]["perPartition"]["produce"] = contract_bytes_per_second
+
+
+# What a Kafka administrator does by hand in this experiment: the topic, the fixed quota, and the
+# leader's way home.
+
+
+_TOOL_TIMEOUT_SECONDS = 60.0
+# Little is kept, so that a broker that comes back has little to catch up with.
+_TOPIC_CONFIG = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20)}
+
+
+def create_topic(kafka: KafkaLab, assignment: tuple[tuple[int, ...], ...]) -> None:
+    """The experiment's topic with these replicas per partition, the preferred leader first."""
+    kafka.create_topic(TOPIC, assignment, config=_TOPIC_CONFIG)
+
+
+def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: int) -> None:
+    """Kafka's own quota for the user (`key` as Kafka names it), with Kafka's own command (kafka-configs)."""
+    entity = ("--entity-type", "users", "--entity-name", user)
+    with start_java(
+        "kafka-configs",
+        "kafka.admin.ConfigCommand",
+        arguments=["--bootstrap-server", kafka.bootstrap_servers, "--alter", *entity, "--add-config", f"{key}={bytes_per_second}"],
+        options=["-Xmx128m"],
+        jars=kafka_jars(),
+        directory=kafka.run.path / "kafka-configs",
+        namespace=kafka.client_namespace.name if kafka.client_namespace else None,
+    ) as tool:
+        tool.expect_success(_TOOL_TIMEOUT_SECONDS)
+
+
+def revive(kafka: KafkaLab, broker: int) -> None:
+    """Start a killed broker, and give every partition back to the broker that should lead it as soon as that one has caught up."""
+    kafka.broker(broker).start()
+    kafka.restore_preferred_leaders(TOPIC)
+
+
+# What the user declares in experiments 2 and 3: `throttling.yaml` with this run's addresses and
+# source of the load filled in.
+
+
+RESOURCES = Path(__file__).parent / "throttling.yaml"
+
+
+def throttling_resources(kafka: KafkaLab, prometheus: PrometheusLab) -> str:
+    """The file as YAML documents for `kubectl apply -f -`."""
+    documents = [document for document in yaml.safe_load_all(RESOURCES.read_text(encoding="utf-8")) if document]
+    for document in documents:
+        if document["kind"] == "BrokerBandwidthPolicy":
+            _fill_in(document["spec"], kafka, prometheus)
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def limit_patch(egress_limit: int) -> str:
+    """The merge patch that sets the limit of every broker, in bytes per second."""
+    return json.dumps({"spec": {"brokers": {"egressLimit": f"{egress_limit // 1_000_000}M"}}})
+
+
+def _fill_in(spec: dict[str, Any], kafka: KafkaLab, prometheus: PrometheusLab) -> None:
+    spec["kafka"]["bootstrapServers"] = kafka.bootstrap_servers
+    spec["kafka"]["zookeeper"]["connect"] = kafka.zookeeper_connect
+    spec["metrics"]["prometheus"]["url"] = prometheus.url
+    if kafka.network is None:
+        spec["metrics"]["preset"] = "JmxExporter"
+
+
 CRDS = Path(__file__).parent.parent / "crds"
 OPERATOR_LOG = "operator.log"
 AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
 _OPERATOR_HOST = "127.0.0.1"
 _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,10 @@ Times are seconds since the epoch; rates are bytes per second.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from demo.scale import Scale, Windows
-from demo.script import Phase, expected_by_broker, quota_of
-from demo.tide.outcome import TideOutcome
-from demo.usage.outcome import UsageOutcome
-from demo.verdict import Check, exact_check, rate_checks, reaction_check
-from demo.words import Mark
+from demo.episode import ThrottlingOutcome
+from demo.script import Phase, Scale, Windows, expected_by_broker, quota_of
+from demo.usage_outcome import UsageOutcome
+from demo.words import Check, Mark, exact_check, rate_checks, reaction_check
 from lab.load import ProcessorShare
 from lab.rates import ByteSeries
 
@@ -86,7 +84,7 @@ class Outcome:
     marks: tuple[Mark, ...]
     surroundings: Mapping[str, str]
     setup_seconds: Mapping[str, float]
-    tide: TideOutcome | None = None
+    tide: ThrottlingOutcome | None = None
     usage: UsageOutcome | None = None
 
     def checks(self) -> list[Check]:

@@ -9,12 +9,10 @@ from math import ceil
 
 from markupsafe import Markup
 
-from demo.episode import Episode
+from demo.episode import CARD_MEAN_SECONDS as NIC_MEAN_SECONDS
+from demo.episode import Episode, silences
 from demo.outcome import Outcome
-from demo.script import HEALTHY_LEADERS, VICTIM, Regime
-from demo.tide.figures import CARD_MEAN_SECONDS as NIC_MEAN_SECONDS
-from demo.tide.figures import silences
-from demo.tide.script import BUSINESSES, CONTRACT, LEVELS, LIMIT, WANTED
+from demo.script import BUSINESSES, CONTRACT, HEALTHY_LEADERS, LEVELS, LIMIT, VICTIM, WANTED, Regime
 from demo.words import Mark, MarkKind
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 from tidegate.rollup.report.svg import (

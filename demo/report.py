@@ -11,20 +11,46 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from demo import plots
-from demo.episode import Episode
+from demo.episode import (
+    CARD_MEAN_SECONDS,
+    FIRST_WRITE_SECONDS,
+    FULL_SECONDS,
+    FULL_SHARE,
+    REST_ABOVE_PERCENT,
+    REST_BELOW_PERCENT,
+    SILENCE_SECONDS,
+    WITHIN_SECONDS,
+    Episode,
+    ThrottlingOutcome,
+    highest_second,
+    is_silent_at_end,
+    left_out_words,
+    longest_silence,
+    lowest_share,
+    quota_at_rest,
+    rate_at_rest,
+    seconds_to_first_write,
+    seconds_until_all_full,
+    seconds_until_within,
+    written,
+)
 from demo.outcome import Outcome
-from demo.script import BROKERS, HEALTHY_LEADERS, USER
-from demo.tide import figures
-from demo.tide.again import left_out_words
-from demo.tide.length import CLIFF_SECONDS_BETWEEN_LEVELS
-from demo.tide.outcome import TideOutcome
-from demo.tide.script import BROKER, BUSINESSES, CONTRACT, HIGH_LIMIT, LIMIT, LOWERED, WANTED, Business
-from demo.tide.verdict import FIRST_WRITE_SECONDS, FULL_SECONDS, REST_ABOVE_PERCENT, REST_BELOW_PERCENT, SILENCE_SECONDS, WITHIN_SECONDS
-from demo.usage.commands import REPORT, TABLES
-from demo.usage.outcome import UsageOutcome
-from demo.usage_outcome import StoredUsage, UserUsage
-from demo.verdict import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT
-from demo.words import clock
+from demo.script import (
+    BROKER,
+    BROKERS,
+    BUSINESSES,
+    CLIFF_SECONDS_BETWEEN_LEVELS,
+    CONTRACT,
+    HEALTHY_LEADERS,
+    HIGH_LIMIT,
+    LIMIT,
+    LOWERED,
+    USER,
+    WANTED,
+    Business,
+)
+from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome, UserUsage
+from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, clock
 from tidegate.rollup.report.page import template_text, templates
 
 _LINES_SHOWN = 20
@@ -70,7 +96,7 @@ def _megabytes(rate: float) -> str:
 # Experiments 2 and 3
 
 
-def throttling_html(throttling: TideOutcome) -> str:
+def throttling_html(throttling: ThrottlingOutcome) -> str:
     """The part on experiments 2 and 3."""
     most_muted = max(LOWERED, key=lambda business: business.cliff_mute_seconds)
     return _render(
@@ -90,52 +116,50 @@ def throttling_html(throttling: TideOutcome) -> str:
     )
 
 
-def _compared(throttling: TideOutcome) -> Iterator[tuple[str, str, str, str]]:
+def _compared(throttling: ThrottlingOutcome) -> Iterator[tuple[str, str, str, str]]:
     """Every line of the table: its name, Tidegate, the published way, the bound."""
 
     def compare(name: str, figure: Callable[[Episode], str], bound: str = "") -> tuple[str, str, str, str]:
         return name, figure(throttling.gate), "not played" if throttling.cliff is None else figure(throttling.cliff), bound
 
-    yield compare(
-        "limit lowered to first quota written", lambda one: _seconds(figures.seconds_to_first_write(one)), _most(FIRST_WRITE_SECONDS)
-    )
-    yield compare("quotas written until the raise", lambda one: str(sum(len(figures.written(one, each.level)) for each in BUSINESSES)))
-    within = f"first write until the NIC's {figures.CARD_MEAN_SECONDS} s mean is within the limit + 5 %"
-    yield compare(within, lambda one: _seconds(figures.seconds_until_within(one)), _most(WITHIN_SECONDS))
+    yield compare("limit lowered to first quota written", lambda one: _seconds(seconds_to_first_write(one)), _most(FIRST_WRITE_SECONDS))
+    yield compare("quotas written until the raise", lambda one: str(sum(len(written(one, each.level)) for each in BUSINESSES)))
+    within = f"first write until the NIC's {CARD_MEAN_SECONDS} s mean is within the limit + 5 %"
+    yield compare(within, lambda one: _seconds(seconds_until_within(one)), _most(WITHIN_SECONDS))
     for business in reversed(BUSINESSES):
         yield compare(f"longest silence of {business.level}", _silence_of(business), _most(SILENCE_SECONDS))
     for business in LOWERED:
         name = f"{business.level} at rest (may drop to {_megabytes(business.throttled or 0)} MB/s)"
         yield compare(name, _rest_of(business), f"its quota -{REST_BELOW_PERCENT} % / +{REST_ABOVE_PERCENT} %")
     yield compare("the NIC at rest: mean, and highest single second", _nic_at_rest)
-    lowest = f"at least {figures.FULL_SHARE * 100:.0f} %"
-    yield compare("L0 in its worst 36 s, of its demand", lambda one: f"{100 * figures.lowest_share(one, 'L0'):.1f} %", lowest)
-    yield compare("limit raised to full load of all", lambda one: _seconds(figures.seconds_until_all_full(one)), _most(FULL_SECONDS))
+    lowest = f"at least {FULL_SHARE * 100:.0f} %"
+    yield compare("L0 in its worst 36 s, of its demand", lambda one: f"{100 * lowest_share(one, 'L0'):.1f} %", lowest)
+    yield compare("limit raised to full load of all", lambda one: _seconds(seconds_until_all_full(one)), _most(FULL_SECONDS))
 
 
 def _silence_of(business: Business) -> Callable[[Episode], str]:
     def silence(episode: Episode) -> str:
-        seconds = figures.longest_silence(episode, business.level)
-        return f"more than {seconds} s" if figures.is_silent_at_end(episode, business.level) else f"{seconds} s"
+        seconds = longest_silence(episode, business.level)
+        return f"more than {seconds} s" if is_silent_at_end(episode, business.level) else f"{seconds} s"
 
     return silence
 
 
 def _rest_of(business: Business) -> Callable[[Episode], str]:
     def rest(episode: Episode) -> str:
-        rate = figures.rate_at_rest(episode, business.level)
-        return f"{rate / 1e6:.2f} MB/s, quota {_quota(figures.quota_at_rest(episode, business.level))}"
+        rate = rate_at_rest(episode, business.level)
+        return f"{rate / 1e6:.2f} MB/s, quota {_quota(quota_at_rest(episode, business.level))}"
 
     return rest
 
 
 def _nic_at_rest(episode: Episode) -> str:
     mean = episode.card.mean(episode.measured_from_seconds, episode.measured_seconds)
-    highest = figures.highest_second(episode.card, episode.measured_from_seconds, episode.measured_seconds)
+    highest = highest_second(episode.card, episode.measured_from_seconds, episode.measured_seconds)
     return f"{mean / 1e6:.1f} / {highest / 1e6:.0f} MB/s"
 
 
-def _steps(throttling: TideOutcome) -> Iterator[tuple[float, str, str]]:
+def _steps(throttling: ThrottlingOutcome) -> Iterator[tuple[float, str, str]]:
     """When, by whom, what: Tidegate's writes and tier states first, then the administrator's writes."""
     for actor, episode in (("Tidegate", throttling.gate), ("the published way", throttling.cliff)):
         if episode is not None:

@@ -2,15 +2,61 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from rich.console import Console
 
+from demo.episode import ThrottlingOutcome
 from demo.estate import Estate
-from demo.interruption import Interruption
-from demo.tide.outcome import TideOutcome
-from demo.usage.commands import TABLES, Done, UsageCommands, carry_out, words_of
-from demo.usage.outcome import UsageOutcome
-from demo.usage.witnesses import witnesses
+from demo.usage_outcome import (
+    TABLES,
+    Done,
+    StoredUsage,
+    TierEpisodes,
+    UsageCommands,
+    UsageOutcome,
+    UserUsage,
+    carry_out,
+    witnesses,
+    words_of,
+)
+from demo.words import Interruption
+from tidegate.rollup.schemas import FIVE_MINUTES_MS
+from tidegate.rollup.tables.store import UsageStore
+
+# Reads the usage tables of a run with the product's own reader: only files that manifests name
+# count.
+
+
+_CLIENT = ["tier", "user", "direction"]
+_TIER = ["tier", "direction"]
+_USED = ["bytes", "deferred_bytes", "throttled_seconds"]
+_STATES = ["throttle_episodes", "seconds_throttled", "seconds_relaxing"]
+_BROKER = ["broker", "direction"]
+
+
+def stored_usage(folder: Path) -> StoredUsage:
+    """What is published there, which has to be something. Raises tidegate.errors."""
+    store = UsageStore.at(str(folder))
+    brokers = store.rows("broker_5m")
+    clients, tiers = store.rows("usage_1h", columns=[*_CLIENT, *_USED]), store.rows("tier_1h", columns=[*_TIER, *_STATES])
+    return StoredUsage(
+        end_ms=max(brokers["window_start"].cast(pa.int64()).to_pylist()) + FIVE_MINUTES_MS,
+        by_broker={(broker, direction): moved for broker, direction, moved in _sums(brokers, _BROKER, ["client_bytes"])},
+        users=tuple(UserUsage(*row) for row in _sums(clients, _CLIENT, _USED)),
+        episodes=tuple(
+            TierEpisodes(tier, direction, episodes, throttled + relaxing)
+            for tier, direction, episodes, throttled, relaxing in _sums(tiers, _TIER, _STATES)
+        ),
+    )
+
+
+def _sums(rows: pa.Table, keys: list[str], summed: list[str]) -> list[tuple[Any, ...]]:
+    found = rows.group_by(keys).aggregate([(name, "sum") for name in summed])
+    ordered = found.select([*keys, *(f"{name}_sum" for name in summed)]).sort_by([(key, "ascending") for key in keys])
+    return [tuple(row.values()) for row in ordered.to_pylist()]
+
 
 _WINDOW_SECONDS = 300
 # The window's end lies between two scrapes, and the later one has to be there.
@@ -18,7 +64,7 @@ _SCRAPES_LATER_SECONDS = 4
 
 
 def run_usage(
-    console: Console, parts: Estate, tide: TideOutcome, *, began_seconds: float, output: Path, interruption: Interruption
+    console: Console, parts: Estate, tide: ThrottlingOutcome, *, began_seconds: float, output: Path, interruption: Interruption
 ) -> UsageOutcome:
     """Wait until the window in which experiment 3 ended is over, roll up, verify, report; nothing of it is tried twice."""
     with interruption.told():
@@ -33,7 +79,6 @@ def run_usage(
             if done[-1].exit_code != 0:
                 return UsageOutcome(tuple(done))
         # Here and not above: without the packages of rollups the first command said so, and the experiments are reported all the same.
-        from demo.usage.tables import stored_usage
 
         stored, longest = stored_usage(output / TABLES), int(time.time() - began_seconds) + 60
         return UsageOutcome(tuple(done), stored, witnesses(prometheus, tide, until_ms=stored.end_ms, longest_seconds=longest))

@@ -3,13 +3,271 @@
 The tiers exist already; the clock starts when the policy is created and stops when every quota is committed and every status says so.
 """
 
+import json
+import socket
+import struct
 import time
+from collections.abc import Callable
 from functools import partial
+from statistics import median
 from typing import Any
 
-from bench.control.world import POLICY, TIERS, World, policy, tier
-from bench.results import Figure
+import psutil
+from kafka.protocol.admin import AlterClientQuotasRequest, AlterClientQuotasResponse
+
+from bench.control.world import GROUP, NAMESPACE, POLICY, TIERS, TOPIC, VERSION, World, policy, tier
+from bench.results import Figure, percentile
+from lab.java import start_java
+from lab.kafka import KafkaLab
+from lab.packages import kafka_jars
 from lab.process import wait_until
+
+# The same work done with Kafka's own tools, on the same machine in the same run: what an operator
+# without Tidegate would call.
+#
+# `kafka-configs` is a process for each quota. AlterClientQuotas is what it sends, and what a
+# client that batches would send.
+
+
+_PEER_TIMEOUT_SECONDS = 120.0
+_SIZE = struct.Struct(">i")
+_REQUEST_VERSION = 0
+
+
+def peers(entities: int, commands: int) -> list[Figure]:
+    """Set `commands` quotas by kafka-configs, one after the other, and `entities` in one request."""
+    with KafkaLab(brokers=3) as kafka:
+        by_command = median([_kafka_configs(kafka, number) for number in range(commands)])
+        by_request = _alter_client_quotas(kafka, entities)
+    return [
+        Figure(f"peer: kafka-configs, one quota, median of {commands}", by_command, "s", None),
+        Figure(f"peer: AlterClientQuotas, {entities} quotas in one request: answered", by_request, "s", None),
+    ]
+
+
+def _kafka_configs(kafka: KafkaLab, number: int) -> float:
+    """Seconds of one whole process, as whoever typed it would wait."""
+    arguments = ["--bootstrap-server", kafka.bootstrap_servers, "--alter", "--add-config", "producer_byte_rate=1048576"]
+    arguments += ["--entity-type", "users", "--entity-name", f"peer-{number}"]
+    started = time.monotonic()
+    directory = kafka.run.path / "kafka-configs"
+    with start_java(
+        "kafka-configs", "kafka.admin.ConfigCommand", arguments=arguments, options=[], jars=kafka_jars(), directory=directory
+    ) as command:
+        command.expect_success(_PEER_TIMEOUT_SECONDS)
+        return time.monotonic() - started
+
+
+def _alter_client_quotas(kafka: KafkaLab, entities: int) -> float:
+    """Seconds from sending one request for all to its answer, which the controller gives when every quota is in ZooKeeper."""
+    answer, seconds = _ask(kafka.bootstrap_servers.split(",")[0], AlterClientQuotasRequest(entries=_entries(entities), validate_only=False))
+    refused = [entry.error_message for entry in answer.entries if entry.error_code]
+    if refused or len(answer.entries) != entities:
+        raise RuntimeError(f"AlterClientQuotas: {len(answer.entries)} answers, {len(refused)} refused, first: {refused[:1]}")
+    return seconds
+
+
+def _entries(entities: int) -> list[Any]:
+    kinds = AlterClientQuotasRequest.EntryData
+    return [
+        kinds(
+            entity=[kinds.EntityData(entity_type="user", entity_name=f"batch-{number}")],
+            ops=[kinds.OpData(key="producer_byte_rate", value=float(1_000_000 + number), remove=False)],
+        )
+        for number in range(entities)
+    ]
+
+
+def _ask(address: str, request: Any) -> tuple[Any, float]:
+    host, _, port = address.rpartition(":")
+    request.API_VERSION = _REQUEST_VERSION
+    request.with_header(correlation_id=1, client_id="bench")
+    sent = request.encode(version=_REQUEST_VERSION, header=True, framed=True)
+    with socket.create_connection((host, int(port)), timeout=_PEER_TIMEOUT_SECONDS) as connection, connection.makefile("rb") as answers:
+        started = time.monotonic()
+        connection.sendall(sent)
+        (size,) = _SIZE.unpack(answers.read(_SIZE.size))
+        raw = answers.read(size)
+        seconds = time.monotonic() - started
+    return AlterClientQuotasResponse.decode(raw, version=_REQUEST_VERSION, header=True), seconds
+
+
+# What the operator does when there is nothing to do: znode writes, status writes, processor and
+# memory.
+
+
+_SETTLE_SECONDS = 20
+
+
+def rest(on: World, seconds: int) -> list[Figure]:
+    """Watch an operator with nothing to do for `seconds`; writes are counted by what changed in ZooKeeper and in Kubernetes."""
+    time.sleep(_SETTLE_SECONDS)
+    operator = psutil.Process(on.operator.pid)
+    busy, znodes, objects = _processor_seconds(operator), _znode_versions(on), _object_versions(on)
+    time.sleep(seconds)
+    share = (_processor_seconds(operator) - busy) / seconds
+    memory = sum(one.memory_info().rss for one in [operator, *operator.children(recursive=True)]) / 1e6
+    changed_objects = sum(1 for name, version in _object_versions(on).items() if objects.get(name) != version)
+    return [
+        Figure(f"at rest for {seconds} s: quota znodes written", _znode_versions(on) - znodes, "writes", 0),
+        Figure(f"at rest for {seconds} s: objects whose status was written", changed_objects, "objects", 0),
+        Figure(f"at rest for {seconds} s: processor", share, "cores", 0.02),
+        Figure(f"at rest for {seconds} s: memory", memory, "MB", 160),
+    ]
+
+
+def _processor_seconds(operator: psutil.Process) -> float:
+    times = [one.cpu_times() for one in [operator, *operator.children(recursive=True)]]
+    return sum(one.user + one.system for one in times)
+
+
+def _znode_versions(on: World) -> int:
+    """Every write of a quota sends one notification, so the number of those ever made counts the writes."""
+    return int(on.zookeeper.exists("/config/changes").cversion)
+
+
+def _object_versions(on: World) -> dict[str, str]:
+    listed = on.listed("brokerbandwidthpolicies") + on.listed("businesstiers")
+    return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in listed}
+
+
+# How long from a new leader to the corrected quota, when a broker is killed: both ends by
+# ZooKeeper's own clock.
+#
+# The start is the last change of the topic's partition states before the quota was written, which
+# is when Kafka's controller had elected;
+# the end is the modification time of the quota's znode. Between two runs the broker comes back,
+# leads again, and the quota follows.
+
+
+_USER = "/config/users/user-0"
+_REACTION_TIMEOUT_SECONDS = 60
+_P95_BOUND_SECONDS = 5.0
+_REACTION_ENTITIES = 10
+
+
+def reaction(on: World, runs: int) -> list[Figure]:
+    """Kill one broker after the other, `runs` times, and give P50 and P95 in seconds."""
+    for number in range(_REACTION_ENTITIES):
+        on.create("businesstiers", tier(number, _REACTION_ENTITIES))
+    on.create("brokerbandwidthpolicies", policy(on.kafka))
+    _wait_for_reaction(on, lambda: on.zookeeper.exists(_USER) is not None, "the first quota")
+    even = _quota(on)
+    taken = [_killed_once(on, broker_id=number % 3 + 1, even=even) for number in range(runs)]
+    what = "broker killed: new leaders elected to corrected quota committed"
+    return [
+        Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
+        Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", _P95_BOUND_SECONDS),
+    ]
+
+
+def _killed_once(on: World, *, broker_id: int, even: dict[str, str]) -> float:
+    broker = on.kafka.broker(broker_id)
+    broker.kill()
+    _wait_for_reaction(on, lambda: _quota(on) != even, "the corrected quota")
+    committed = on.zookeeper.exists(_USER).last_modified
+    elected = max(changed for changed in _elections(on) if changed <= committed)
+    broker.start()
+    on.kafka.restore_preferred_leaders(TOPIC)
+    _wait_for_reaction(on, lambda: _quota(on) == even, "the quota of even leaders")
+    return float(committed - elected)
+
+
+def _quota(on: World) -> dict[str, str]:
+    data, _ = on.zookeeper.get(_USER)
+    return dict(json.loads(data)["config"])
+
+
+def _elections(on: World) -> list[float]:
+    states = [f"/brokers/topics/{TOPIC}/partitions/{partition}/state" for partition in range(3)]
+    return [on.zookeeper.exists(state).last_modified for state in states]
+
+
+def _wait_for_reaction(on: World, condition: Callable[[], object], what: str) -> None:
+    wait_until(condition, what, timeout_seconds=_REACTION_TIMEOUT_SECONDS, processes=[on.operator], poll_seconds=0.02)
+
+
+# How long from one changed contract, sent to the Kubernetes API, to the committed ZooKeeper
+# transaction, in a world of many contracts.
+#
+# The end is ZooKeeper's own modification time of the quota's znode, in whole milliseconds. Every
+# change is a raise of one member.
+
+
+_CHANGE_TIMEOUT_SECONDS = 20
+_JSON_PATCH = "application/json-patch+json"
+_P99_BOUND_MILLISECONDS = 500.0
+_CHANGES = "/config/changes"
+_RAISE = 1_000
+
+
+def changes_after_cold(on: World, changes: int) -> list[Figure]:
+    """Changes in the quarter of an hour after a cold start: with every change, each broker reads all notifications of that again."""
+    count = len(on.zookeeper.get_children(_CHANGES))
+    what = f"one changed contract to committed quota, with {count} notifications of the last 15 minutes"
+    return _figures(what, _measure(on, changes), None)
+
+
+def changes_at_rest(on: World, changes: int) -> list[Figure]:
+    """Changes in a cluster where nothing was changed for 15 minutes, each sent once the status tells the one before."""
+    _let_notifications_expire(on)
+    return _figures("one changed contract to committed quota", _measure(on, changes), _P99_BOUND_MILLISECONDS)
+
+
+def changes_in_a_row(on: World, changes: int) -> list[Figure]:
+    """The same, each sent as soon as the one before is committed."""
+    _let_notifications_expire(on)
+    return _figures(
+        "one changed contract to committed quota, one right after the other", _measure(on, changes, wait_for_status=False), None
+    )
+
+
+def _figures(what: str, latencies: list[float], p99_bound: float | None) -> list[Figure]:
+    return [
+        Figure(f"{what}, P50 of {len(latencies)}", percentile(latencies, 50), "ms", None),
+        Figure(f"{what}, P99 of {len(latencies)}", percentile(latencies, 99), "ms", p99_bound),
+    ]
+
+
+def _let_notifications_expire(on: World) -> None:
+    """Remove what every broker has read by now, as Kafka itself does when it is 15 minutes old."""
+    time.sleep(10)
+    for name in on.zookeeper.get_children(_CHANGES):
+        on.zookeeper.delete(f"{_CHANGES}/{name}")
+
+
+def _measure(on: World, changes: int, *, wait_for_status: bool = True) -> list[float]:
+    """Milliseconds of each change."""
+    latencies = []
+    for _ in range(changes):
+        rate = int(_tier(on)["spec"]["members"][0]["contract"]["perPartition"]["produce"]) + _RAISE
+        latencies.append(_change(on, rate) * 1000)
+        if wait_for_status:
+            _wait_for_change(partial(_told, on, rate), "the status of the change", poll_seconds=0.1)
+    return latencies
+
+
+def _change(on: World, rate: int) -> float:
+    """Seconds from before the patch is sent until the commit."""
+    before = on.zookeeper.exists(_USER).mzxid
+    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": rate}]
+    started = time.time()
+    on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH)
+    _wait_for_change(lambda: on.zookeeper.exists(_USER).mzxid != before, "the changed quota", poll_seconds=0.01)
+    return float(on.zookeeper.exists(_USER).last_modified) - started
+
+
+def _told(on: World, rate: int) -> bool:
+    return bool(_tier(on)["status"]["members"][0].get("quota", {}).get("produce") == rate)
+
+
+def _tier(on: World) -> dict[str, Any]:
+    return on.read("businesstiers", "tier-0")
+
+
+def _wait_for_change(condition: Callable[[], object], what: str, *, poll_seconds: float) -> None:
+    wait_until(condition, what, timeout_seconds=_CHANGE_TIMEOUT_SECONDS, poll_seconds=poll_seconds)
+
 
 _TIMEOUT_SECONDS = 120
 _BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}

@@ -5,35 +5,275 @@ Two brokers, three hours up to midnight, on a Prometheus of its own; rows are co
 """
 
 import argparse
+import os
+import random
 import shutil
+import signal
+import subprocess
 import sys
+import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
-from bench.kill_plan import Blow, Kind, plan
-from bench.kill_targets import Targets
+import numpy as np
+import psutil
+import pyarrow as pa
+
 from bench.results import Figure
-from bench.rollup.estate import Estate
-from bench.rollup_prometheus import HistoryPrometheus
-from bench.small_disk import SmallDisk, can_mount
-from bench.spark_class_archive import java_options
-from bench.store_comparison import Rows, differences, published
+from bench.rollup.estate import Estate, HistoryPrometheus
 from lab import process
 from lab.cache import RunDirectory
-from lab.process import Process
-from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from lab.process import Process, wait_until
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
+from tidegate.rollup.spark.session import WORKER_DAEMON
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import verify
+
+# What befalls each of many runs, when and for how long, all of it from one number: the same number
+# plans the same again.
+
+
+_EARLY_SHARE = 0.3  # of all blows come before the first rows are written
+_LONGEST_SECONDS = 4.0
+
+
+class Kind(StrEnum):
+    """Who is struck."""
+
+    DRIVER = "the driver's process"
+    ENGINE = "Spark's Java machine"
+    WORKER = "a Python worker of Spark"
+    STORAGE = "the storage, which is full"
+    PROMETHEUS = "Prometheus"
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """`moment` is a share (0..1) of the time until the first rows are written (`early`), or of the time from then to the end.
+
+    What can come back (storage, Prometheus) does after `lasts_seconds`; `pick` chooses among several of a kind.
+    """
+
+    kind: Kind
+    early: bool
+    moment: float
+    lasts_seconds: float
+    pick: float
+    afresh: bool
+
+    def __str__(self) -> str:
+        when = "before the first rows" if self.early else "after the first rows"
+        return f"{self.kind}, at {100 * self.moment:.0f} % of the time {when}"
+
+
+def plan(seed: int, blows: int, kinds: tuple[Kind, ...] = tuple(Kind)) -> list[Blow]:
+    """`afresh` says that a run which is struck begins with an empty store, if the one before it was completed."""
+    chance = random.Random(seed)
+    return [
+        Blow(
+            kind=kinds[number % len(kinds)],
+            early=chance.random() < _EARLY_SHARE,
+            moment=chance.random(),
+            lasts_seconds=chance.uniform(0.1, _LONGEST_SECONDS),
+            pick=chance.random(),
+            afresh=chance.random() < 0.5,
+        )
+        for number in range(blows)
+    ]
+
+
+# A disk of a few megabytes that can be filled to its last byte and emptied again: a tmpfs, which
+# only root may mount.
+
+
+_MEGABYTES = 64
+_PIECE_BYTES = 65_536
+
+
+def can_mount() -> bool:
+    """Whether this user may make one."""
+    return os.geteuid() == 0 and shutil.which("mount") is not None
+
+
+class SmallDisk:
+    """Mounted while it is entered, at `path`."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self.path = run.path / "disk"
+
+    def __enter__(self) -> Self:
+        self.path.mkdir()
+        self._run.record_undo(["umount", "--lazy", str(self.path)])
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_MEGABYTES}m", "tmpfs", str(self.path)], check=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", "--lazy", str(self.path)], check=False)
+
+    def fill(self) -> None:
+        """Leave not a byte to others."""
+        with self._ballast.open("wb", buffering=0) as ballast, suppress(OSError):
+            while True:
+                ballast.write(bytes(_PIECE_BYTES))
+
+    def free(self) -> None:
+        """Give back what `fill` took."""
+        self._ballast.unlink(missing_ok=True)
+
+    @property
+    def _ballast(self) -> Path:
+        return self.path / "ballast"
+
+
+# Where the processes of a run are, and what it means to strike one of them.
+
+
+_LOOK_SECONDS = 0.02
+
+
+class Targets:
+    """What can be struck while this run is under way."""
+
+    def __init__(self, run: Process, prometheus: HistoryPrometheus, disk: SmallDisk | None) -> None:
+        self._run = run
+        self._prometheus = prometheus
+        self._disk = disk
+        self._recovery: threading.Thread | None = None
+
+    def strike(self, blow: Blow) -> bool:
+        """False when the run ended before there was anything to strike."""
+        match blow.kind:
+            case Kind.DRIVER:
+                return _killed(self._run.pid)
+            case Kind.ENGINE | Kind.WORKER:
+                return self._strike_process(blow)
+            case Kind.STORAGE | Kind.PROMETHEUS:
+                self._break(blow.kind)
+                self._recovery = threading.Thread(target=self._mend, args=(blow,))
+                self._recovery.start()
+                return True
+
+    def recover(self) -> None:
+        """Return when what was away is back."""
+        if self._recovery is not None:
+            self._recovery.join()
+
+    def _strike_process(self, blow: Blow) -> bool:
+        while self._run.is_running():
+            found = self._processes(blow.kind)
+            if found:
+                return _killed(found[int(blow.pick * len(found))])
+            time.sleep(_LOOK_SECONDS)
+        return False
+
+    def _processes(self, kind: Kind) -> list[int]:
+        found = []
+        with suppress(psutil.NoSuchProcess):
+            for one in psutil.Process(self._run.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    words = one.cmdline()
+                    is_wanted = WORKER_DAEMON in words if kind is Kind.WORKER else words[:1] == ["java"] or "/java" in "".join(words[:1])
+                    found += [one.pid] if is_wanted else []
+        return sorted(found)
+
+    def _break(self, kind: Kind) -> None:
+        if kind is Kind.PROMETHEUS:
+            self._prometheus.kill()
+        elif self._disk is not None:
+            self._disk.fill()
+
+    def _mend(self, blow: Blow) -> None:
+        time.sleep(blow.lasts_seconds)
+        if blow.kind is Kind.PROMETHEUS:
+            self._prometheus.start()
+        elif self._disk is not None:
+            self._disk.free()
+
+
+def _killed(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
+# Spark's classes as the Java machine wants them, for benchmarks that start it a hundred times;
+# nothing of it is measured.
+
+
+_QUICK = "-XX:TieredStopAtLevel=1 -Xshare:auto -Xlog:disable -Xlog:all=off"
+_LEAST_BYTES = 10_000_000  # Spark's launcher is a Java machine, too, and writes a small one before
+_TIMEOUT_SECONDS = 300
+
+
+def java_options(archive: Path, argv: Sequence[str]) -> Mapping[str, str]:
+    """The environment for whatever starts Spark from now on. `argv` starts it once, and its classes are written when it ends."""
+    written = {"JAVA_TOOL_OPTIONS": f"-XX:ArchiveClassesAtExit={archive} {_QUICK}"}
+    subprocess.run(argv, check=True, capture_output=True, timeout=_TIMEOUT_SECONDS, env={**os.environ, **written})
+    wait_until(lambda: archive.exists() and archive.stat().st_size > _LEAST_BYTES, "the class archive", timeout_seconds=60)
+    return {"JAVA_TOOL_OPTIONS": f"-XX:SharedArchiveFile={archive} {_QUICK}"}
+
+
+# Whether two stores say the same: every row of every window, whatever the files are.
+
+
+Rows = Mapping[tuple[str, str], pa.Table]  # by table and window
+
+_UNCOMPARED = ("sketch",)  # the same values in another order make other bytes, and the percentiles beside it are of the same values
+_CLOSE = 1e-12  # seconds and shares are added up in any order
+
+
+def published(store: UsageStore) -> Rows:
+    """Everything that is published, sorted."""
+    return {
+        (name, window.name): _sorted(store.rows(name, window.start_ms, window.end_ms), kind.key)
+        for name, kind in TABLES.items()
+        for window in store.windows(name)
+    }
+
+
+def differences(expected: Rows, found: Rows, *, whole: bool) -> list[str]:
+    """What is wrong with `found`; without `whole` windows may be missing from it."""
+    told = [f"{table} {window} should not be there" for table, window in found.keys() - expected.keys()]
+    if whole:
+        told += [f"{table} {window} is missing" for table, window in expected.keys() - found.keys()]
+    for table, window in sorted(expected.keys() & found.keys()):
+        columns = _different(expected[table, window], found[table, window])
+        told += [f"{table} {window} differs in {', '.join(columns)}"] if columns else []
+    return told
+
+
+def _sorted(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    kept = [name for name in rows.schema.names if name not in _UNCOMPARED]
+    return rows.select(kept).sort_by([(name, "ascending") for name in key]).combine_chunks()
+
+
+def _different(expected: pa.Table, found: pa.Table) -> list[str]:
+    if expected.num_rows != found.num_rows:
+        return [f"rows: {found.num_rows} where {expected.num_rows} belong"]
+    return [field.name for field in expected.schema if not _are_equal(expected[field.name], found[field.name])]
+
+
+def _are_equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if one.equals(other):
+        return True
+    if not pa.types.is_floating(one.type):
+        return False
+    return bool(np.allclose(one.to_numpy(), other.to_numpy(), rtol=_CLOSE, atol=0, equal_nan=True))
+
 
 SEED, BLOWS = 1, 100
 _HOURS = 3
 _MIDNIGHT_MS = 20_602 * DAY_MS
 ESTATE = Estate(_MIDNIGHT_MS - _HOURS * HOUR_MS, hours=_HOURS, brokers=2, clients=20)
 _RUN_TIMEOUT_SECONDS = 300.0
-_LOOK_SECONDS = 0.02
 
 
 @dataclass(slots=True)

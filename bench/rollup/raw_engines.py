@@ -1,6 +1,6 @@
 """The same hourly rollup by each engine, each in a process: `python -m bench.rollup.raw_engines ENGINE ROWS OUT START_MS`.
 
-Every engine reads the files of `bench.raw_rows`, is held to two threads, and writes one Parquet file with the same columns. Sums of five
+Every engine reads the files of `bench.rollup.raw`, is held to two threads, and writes one Parquet file with the same columns. Sums of five
 minutes come first and percentiles are of their rates, by nearest rank. Ours writes tables of five minutes, brokers and sketches as well.
 """
 
@@ -94,7 +94,7 @@ def spark_sql(folder: Path, out: Path, start_ms: int) -> None:
 
 def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     """A whole run of ours that reads the files in place of Prometheus."""
-    from bench.raw_transport import RawTransport
+    from bench.rollup.raw import RawTransport
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest_by
     from tidegate.rollup.samples import Progress

@@ -3,23 +3,355 @@
 What came out is held against what was made: a fast rollup that loses a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
 """
 
+from __future__ import annotations
+
 import json
+import random
+import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from time import process_time
 
-from bench.process_tree import Cost, cost_of
-from bench.results import Figure
-from bench.rollup.estate import Estate
-from bench.rollup_checks import checks
-from bench.rollup_prometheus import HistoryPrometheus
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bench.results import Cost, Figure, cost_of, percentile
+from bench.rollup.estate import Estate, HistoryPrometheus, MadeDirection, made_direction
+from lab import process
 from lab.cache import RunDirectory
-from tidegate.rollup.schemas import HOUR_MS
+from lab.network import free_port
+from lab.packages import PROMETHEUS, unpacked
+from lab.process import wait_until
+from tidegate.prometheus.settings import PrometheusServer
+from tidegate.rollup.fold.broker import BrokerFold, DirectionTerms, broker_table, fold_broker, usage_table
+from tidegate.rollup.fold.windows import WINDOW_MS, Windows
+from tidegate.rollup.samples import Selection, SeriesSamples, Transport
+from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.transport.exchange import HistorySettings
+from tidegate.rollup.transport.ladder import RUNGS
+
+# How fast each way of reading Prometheus' history is: 2,000 series over two hours at 15 s, as four
+# tasks of the rollup would ask for them.
+#
+# Half are counters of whole bytes, half gauges of rates with many digits, of which a tenth of the
+# clients rest at zero: the one packs to
+# 4 bytes a sample, the other to 9. The client is one process and asks one question at a time; the
+# server shares the machine with it.
+
+
+_BEGIN_SECONDS = 1_700_000_000
+_SCRAPE_SECONDS = 15
+_READ_TIMEOUT_SECONDS = 300
+_BYTES_METRIC, _RATE_METRIC = "kafka_server_bytes_total", "kafka_server_quota_byte_rate"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much history there is: both metrics for each client of each broker."""
+
+    brokers: int = 4
+    clients: int = 250
+    scrapes: int = 480
+    runs: int = 3
+
+    @property
+    def samples(self) -> int:
+        """Of all series together."""
+        return self.brokers * self.clients * 2 * self.scrapes
+
+    @property
+    def end_ms(self) -> int:
+        """Behind the last scrape."""
+        return (_BEGIN_SECONDS + self.scrapes * _SCRAPE_SECONDS) * 1000
+
+
+def rollup_transport(size: Size | None = None) -> list[Figure]:
+    """The clock's median for each way, with samples a second and the client's processor time beside it; all ways must agree."""
+    size = size or Size()
+    with _prometheus(size) as url:
+        settings = HistorySettings(PrometheusServer(url), scrape_interval_ms=_SCRAPE_SECONDS * 1000)
+        read = {rung.name: _read_all(rung(settings), size) for rung in RUNGS}
+        expected = (size.samples, next(iter(read.values()))[1])
+        if any(found != expected for found in read.values()):
+            raise RuntimeError(f"the ways of reading disagree on samples and their sum: {read}, expected {expected}")
+        return [_measured(rung(settings), size) for rung in RUNGS]
+
+
+def _measured(way: Transport, size: Size) -> Figure:
+    clock, processor = [], []
+    for _ in range(size.runs):
+        started = time.perf_counter(), time.process_time()
+        _read_all(way, size)
+        clock.append(time.perf_counter() - started[0])
+        processor.append(time.process_time() - started[1])
+    way.close()
+    rate = f"{size.samples / median(clock) / 1e6:.2f} M samples/s"
+    note = f"{rate}; the client's processor {median(processor):.2f} s; best {min(clock):.2f} s, worst {max(clock):.2f} s"
+    return Figure(f"{size.samples:,} samples read by {way.name}, median of {size.runs}", median(clock), "s", None, note)
+
+
+def _read_all(way: Transport, size: Size) -> tuple[int, float]:
+    """How many samples there are, and their sum: a number that differs as soon as one sample does."""
+    found: list[SeriesSamples] = []
+    for broker in range(size.brokers):
+        for metric in (_BYTES_METRIC, _RATE_METRIC):
+            found += way.read(Selection(metric, {"broker": str(broker)}), _BEGIN_SECONDS * 1000, size.end_ms)
+    return sum(len(series.times_ms) for series in found), float(sum(np.sum(series.values) for series in found))
+
+
+@contextmanager
+def _prometheus(size: Size) -> Iterator[str]:
+    """The address of a Prometheus that holds the history and scrapes nothing."""
+    programs = unpacked(PROMETHEUS) / "usr/bin"
+    with RunDirectory() as run:
+        text, data, port = run.path / "history.om", run.path / "data", free_port()
+        _write_history(text, size)
+        blocks = [str(programs / "promtool"), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
+        subprocess.run(blocks, check=True, capture_output=True, timeout=_READ_TIMEOUT_SECONDS)
+        text.unlink()
+        (run.path / "prometheus.yml").write_text("{}")
+        options = [f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}"]
+        argv = [str(programs / "prometheus"), f"--config.file={run.path}/prometheus.yml", *options]
+        url = f"http://127.0.0.1:{port}"
+        with process.start("prometheus", argv, log_path=run.path / "prometheus.log", working_directory=run.path) as server:
+            wait_until(lambda: _is_ready(url), "Prometheus to be ready", timeout_seconds=60, processes=[server])
+            yield url
+
+
+def _write_history(path: Path, size: Size) -> None:
+    chance = random.Random(1)
+    times = [_BEGIN_SECONDS + index * _SCRAPE_SECONDS for index in range(size.scrapes)]
+    with path.open("w") as text:
+        for metric in (_BYTES_METRIC, _RATE_METRIC):
+            text.write(f"# TYPE {metric} unknown\n")
+            for broker in range(size.brokers):
+                for client in range(size.clients):
+                    labels = f'{metric}{{broker="{broker}",user="user-{client % 40}",client_id={json.dumps(f"client-{client}")}}}'
+                    values = _counter(chance, size) if metric == _BYTES_METRIC else _gauge(chance, size, client)
+                    text.writelines(f"{labels} {value!r} {at}\n" for at, value in zip(times, values, strict=True))
+        text.write("# EOF\n")
+
+
+def _counter(chance: random.Random, size: Size) -> Iterator[int]:
+    total, most = 0, chance.randrange(1_000, 10_000_000)
+    for _ in range(size.scrapes):
+        total += chance.randrange(most)
+        yield total
+
+
+def _gauge(chance: random.Random, size: Size, client: int) -> Iterator[float]:
+    most = chance.uniform(1e3, 1e6) if client % 10 else 0.0
+    return (chance.uniform(0.5, 1.0) * most for _ in range(size.scrapes))
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+# What the fold costs for each sample, and how near its estimates come to a broker whose every byte
+# is known.
+#
+# The bound is processor time of one core: the fold runs in as many processes as there
+# are cores, and waits for nothing.
+
+
+FOLDED_SAMPLES_PER_SECOND = 3_000_000  # what one core must fold
+_SERIES = 10_000
+_FOLD_ROUNDS = 7
+_HOUR = Windows(494_445 * HOUR_MS, 494_446 * HOUR_MS)
+
+Made = dict[Direction, MadeDirection]
+
+
+def fold_figures(series: int = _SERIES) -> list[Figure]:
+    """One hour of one broker: `series` clients, half of them in each direction, and a tenth of all with a throttle time beside the rate."""
+    made = {way: made_direction(_HOUR, series // 2, number, offset_ms=4_000 * number) for number, way in enumerate(DIRECTIONS)}
+    folds = [_fold(made) for _ in range(_FOLD_ROUNDS)]
+    return [_fold_speed(made, [seconds for seconds, _ in folds]), *_errors(made, folds[0][1])]
+
+
+def _fold(made: Made) -> tuple[float, BrokerFold]:
+    """The seconds of processor time until the tables stand in memory, and what was folded."""
+    samples = {way: each.samples for way, each in made.items()}
+    terms = {way: DirectionTerms(limit=10**9, contracts=each.contracts) for way, each in made.items()}
+    begun = process_time()
+    fold = fold_broker(1, samples, _HOUR, terms=terms)
+    usage_table(fold)
+    broker_table(fold)
+    return process_time() - begun, fold
+
+
+def _fold_speed(made: Made, seconds: list[float]) -> Figure:
+    count = sum(len(one.values) for each in made.values() for one in (*each.samples.rates, *each.samples.throttle_times))
+    nanoseconds = sorted(1e9 * each / count for each in seconds)
+    note = f"median of {len(seconds)}, best {nanoseconds[0]:.0f}, worst {nanoseconds[-1]:.0f}; {1e3 / median(nanoseconds):.1f} M samples/s"
+    name = f"fold one hour of {sum(len(each.clients) for each in made.values()):,} clients ({count:,} samples), processor time a sample"
+    return Figure(name, median(nanoseconds), "ns", 1e9 / FOLDED_SAMPLES_PER_SECOND, note)
+
+
+def _errors(made: Made, fold: BrokerFold) -> list[Figure]:
+    aligned, scrapes = made["produce"], "a scrape on each edge"
+    lost = np.abs(fold.directions["produce"].traffic.client_bytes - aligned.bytes_of_clients.sum(axis=0))
+    figures = [Figure(f"bytes of a broker and window against the truth, {scrapes}", float(lost.max()), "bytes", 0)]
+    for name, kept in (("free", False), ("throttled", True)):
+        for span, windows in (("an hour", 12), ("5 minutes", 1)):
+            parts = [_off_percent(each, fold, way, windows=windows)[each.throttled == kept].ravel() for way, each in made.items()]
+            off = np.concatenate(parts)
+            note = (
+                f"median {np.median(off):.1f} %, worst {off.max():.1f} %; all of them together {_bias(made, fold, throttled=kept):+.1f} %"
+            )
+            figures.append(
+                Figure(f"bytes of a {name} client in {span} against the truth, p95", percentile(off.tolist(), 95), "%", None, note)
+            )
+    return figures
+
+
+def _off_percent(made: MadeDirection, fold: BrokerFold, way: Direction, *, windows: int) -> NDArray[np.float64]:
+    """By how much the bytes of each client were missed, in sums over so many windows; against the mean where a client was silent."""
+    estimated, true = (each.reshape(len(each), -1, windows).sum(axis=2) for each in (_estimated(made, fold, way), made.bytes_of_clients))
+    off: NDArray[np.float64] = 100 * np.abs(estimated - true) / np.maximum(true, true.mean(axis=1, keepdims=True))
+    return off
+
+
+def _bias(made: Made, fold: BrokerFold, *, throttled: bool) -> float:
+    estimated = sum(int(_estimated(each, fold, way)[each.throttled == throttled].sum()) for way, each in made.items())
+    true = sum(int(each.bytes_of_clients[each.throttled == throttled].sum()) for each in made.values())
+    return 100 * (estimated - true) / true
+
+
+def _estimated(made: MadeDirection, fold: BrokerFold, way: Direction) -> NDArray[np.int64]:
+    one = fold.directions[way]
+    if one.clients != made.clients:
+        raise AssertionError("the fold lost a client")
+    return one.traffic.bytes_of_clients
+
+
+# Published tables against the estate that they were made of: brokers to the byte, clients within
+# what docs/usage.md states, percentiles
+# by rank. It measures nothing and expects one hour with a scrape on each edge.
+
+
+_MOST_RANK_ERROR_PERCENT = 0.5
+_STATED = {(False, 12): 0.8, (False, 1): 2.6, (True, 12): 2.3, (True, 1): 4.4}  # docs/usage.md: 95 of 100 clients are within, percent
+_SHARES = (0.5, 0.95, 0.99)
+
+Quantiles = Sequence[tuple[int, str, float, float, float]]
+Table = NDArray[np.int64]  # a row for each client, a column for each window
+
+
+def checks(estate: Estate, store: UsageStore, quantiles: Quantiles) -> list[Figure]:
+    """`quantiles` are broker, direction, and the rates of five minutes at `_SHARES` as merged sketches tell them."""
+    estimated = {(broker, way): _bytes_of_clients(estate, store, broker, way) for broker, way in _every(estate)}
+    return [
+        _brokers(estate, store),
+        *(_clients(estate, estimated, throttled=throttled, windows=windows) for throttled, windows in _STATED),
+        _percentiles(store),
+        _sketches(estimated, quantiles),
+        _against_truth(estate, quantiles),
+    ]
+
+
+def _every(estate: Estate) -> Iterator[tuple[int, Direction]]:
+    return ((broker, way) for broker in range(1, estate.brokers + 1) for way in DIRECTIONS)
+
+
+def _brokers(estate: Estate, store: UsageStore) -> Figure:
+    off = [_lost(estate.made(broker)[way], store.rows("broker_5m"), broker, way, estate=estate) for broker, way in _every(estate)]
+    return Figure(
+        "bytes of a broker, direction and window in the tables against the truth", float(max(off)), "bytes", 0, f"{len(off)} of them"
+    )
+
+
+def _lost(made: MadeDirection, rows: pa.Table, broker: int, way: Direction, *, estate: Estate) -> int:
+    own = rows.filter((pc.field("broker") == broker) & (pc.field("direction") == way)).sort_by("window_start")
+    counted, true = own["client_bytes"].to_numpy(), made.bytes_of_clients.sum(axis=0)
+    if len(counted) != len(true):
+        raise RuntimeError(f"broker {broker} has {len(counted)} windows of {way} where {len(true)} were made from {estate.start_ms} on")
+    return int(np.abs(counted - true).max())
+
+
+def _bytes_of_clients(estate: Estate, store: UsageStore, broker: int, way: Direction) -> Table:
+    """The table's bytes, in the order in which clients were made; 0 where a client has no row."""
+    rows = store.rows("usage_5m").filter((pc.field("broker") == broker) & (pc.field("direction") == way))
+    numbers = {user: number for number, (user, _) in enumerate(estate.made(broker)[way].clients)}
+    found = np.zeros((len(numbers), WINDOW_MS // 25_000), np.int64)
+    places = [numbers[user] for user in rows["user"].to_pylist()]
+    found[places, (rows["window_start"].cast(pa.int64()).to_numpy() - estate.start_ms) // WINDOW_MS] = rows["bytes"].to_numpy()
+    return found
+
+
+def _clients(estate: Estate, estimated: dict[tuple[int, Direction], Table], *, throttled: bool, windows: int) -> Figure:
+    """As `bench.rollup.speed` measures it: against the client's mean where it was silent."""
+    off = []
+    for (broker, way), table in estimated.items():
+        made = estate.made(broker)[way]
+        told, true = (
+            each[made.throttled == throttled].reshape(-1, 12 // windows, windows).sum(axis=2) for each in (table, made.bytes_of_clients)
+        )
+        off.append((100 * np.abs(told - true) / np.maximum(true, true.mean(axis=1, keepdims=True))).ravel())
+    every = np.concatenate(off)
+    span, name = "an hour" if windows == 12 else "5 minutes", "throttled" if throttled else "free"
+    note = f"median {np.median(every):.1f} %, worst {every.max():.1f} %"
+    bound = _STATED[throttled, windows]
+    return Figure(
+        f"bytes of a {name} client in {span} in the tables against the truth, p95", percentile(every.tolist(), 95), "%", bound, note
+    )
+
+
+def _percentiles(store: UsageStore) -> Figure:
+    """The hourly table's own percentiles against the rows of five minutes: by nearest rank each is one of these rates."""
+    fine = store.rows("usage_5m").group_by(["broker", "user", "client_id", "direction"]).aggregate([("bytes", "list")])
+    rates = {tuple(row[name] for name in _CLIENT): sorted(row["bytes_list"]) for row in fine.to_pylist()}
+    wrong = 0
+    for row in store.rows("usage_1h", columns=[*_CLIENT, "p50", "p95", "p99"]).to_pylist():
+        ranked = rates[tuple(row[name] for name in _CLIENT)]
+        expected = [ranked[-(-len(ranked) * percent // 100) - 1] * 1000 / WINDOW_MS for percent in (50, 95, 99)]
+        wrong += [row["p50"], row["p95"], row["p99"]] != expected
+    return Figure("p50, p95 and p99 of the hourly table that are not the rates at their ranks", wrong, "rows", 0, f"of {len(rates):,}")
+
+
+_CLIENT = ("broker", "user", "client_id", "direction")
+
+
+def _sketches(estimated: dict[tuple[int, Direction], Table], quantiles: Quantiles) -> Figure:
+    values = {key: np.sort(table.ravel()) * 1000 / WINDOW_MS for key, table in estimated.items()}
+    note = f"{len(quantiles)} brokers and directions, {len(next(iter(values.values()))):,} rates each"
+    name = "p50, p95 and p99 from merged sketches against the table's own rates, error of rank, worst"
+    return Figure(name, _worst_rank_error(values, quantiles), "%", _MOST_RANK_ERROR_PERCENT, note)
+
+
+def _against_truth(estate: Estate, quantiles: Quantiles) -> Figure:
+    values = {
+        (broker, way): np.sort(estate.made(broker)[way].bytes_of_clients.ravel()) * 1000 / WINDOW_MS for broker, way in _every(estate)
+    }
+    name = "p50, p95 and p99 from merged sketches against the true rates, error of rank, worst"
+    return Figure(name, _worst_rank_error(values, quantiles), "%", _MOST_RANK_ERROR_PERCENT, "estimated bytes and sketches together")
+
+
+def _worst_rank_error(values: dict[tuple[int, Direction], NDArray[np.float64]], quantiles: Quantiles) -> float:
+    """In percent of all values: how far a told quantile stands from its rank; equal values hold all ranks between their first and last."""
+    worst = 0.0
+    for broker, way, *told in quantiles:
+        known = next(each for (number, direction), each in values.items() if (number, direction) == (broker, way))
+        for share, value in zip(_SHARES, told, strict=True):
+            low, high = (int(np.searchsorted(known, value, side=side)) for side in ("left", "right"))
+            worst = max(worst, 100 * (low - share * len(known)) / len(known), 100 * (share * len(known) - high) / len(known))
+    return worst
+
 
 BEGIN_MS = 494_445 * HOUR_MS
 SAMPLES_PER_SECOND = 1_500_000

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.page import page
-from bench.records import Record, Records
-from bench.results import Figure, median_of, percentile
+from bench.results import Figure, Record, Records, median_of, page, percentile
 
 CORES = (("decide", "2 cores"), ("cold", "64 cores"), ("rollup", "2 cores"))
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from bench.quiet import Measured, quiet
-from bench.results import Figure
+from bench.results import Figure, Measured, quiet
 from lab.load import ProcessorTimes
 
 

@@ -5,12 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from bench.quota_window import tables
-from bench.quota_window_clients import CLIENTS, Client, Kind
-from bench.quota_window_figures import egress_peak, figures, longest_silence_seconds, peak, share_percent, silence_seconds
-from bench.quota_window_picture import window_picture
-from bench.quota_window_rows import QUOTA_SHARE, Phase, Second, read_rows, write_rows
-from bench.quota_window_run import mute_seconds, phases
+from bench.quota_window import (
+    CLIENTS,
+    QUOTA_SHARE,
+    Client,
+    Kind,
+    Phase,
+    Second,
+    egress_peak,
+    figures,
+    longest_silence_seconds,
+    mute_seconds,
+    peak,
+    phases,
+    read_rows,
+    share_percent,
+    silence_seconds,
+    tables,
+    window_picture,
+    write_rows,
+)
 
 MB = 1_000_000
 CONSUMER = Client(Kind.CONSUMER, 5 * MB)

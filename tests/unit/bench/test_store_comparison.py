@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from bench.store_comparison import Rows, differences
+from bench.rollup.kills import Rows, differences
 
 WINDOW = ("usage_1h", "2026-01-01T00")
 ROWS = pa.table({"user": ["alice", "bob"], "bytes": [5, 7], "coverage": [0.3, 1.0]})

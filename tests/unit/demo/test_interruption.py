@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from demo.interruption import Interruption
+from demo.words import Interruption
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

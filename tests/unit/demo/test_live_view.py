@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from demo.board import Board
-from demo.scale import FULL
-from demo.script import FIXED_KILLED
+from demo.script import FIXED_KILLED, FULL
 from demo.views import draw, sparkline
 from demo.words import MarkKind
 

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from demo.report import report_html
-from demo.scale import QUICK
+from demo.script import QUICK
 from demo.words import Mark, MarkKind
 
 from .conftest import PlayedRun

@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo.scale import FULL_CONTRACT, SMALL_CONTRACT, scale_for
+from demo.script import FULL_CONTRACT, SMALL_CONTRACT, scale_for
 
 
 @pytest.mark.parametrize(("carried", "contract"), [(49e6, SMALL_CONTRACT), (50e6, FULL_CONTRACT), (0, SMALL_CONTRACT)])

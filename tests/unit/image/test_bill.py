@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from image.bill import debian_component, jar_component, python_component, write_bill
-from image.jars import Jar
-from image.layers import Layer
-from image.product import BuiltImage
+from image.bill import Jar, debian_component, jar_component, python_component, write_bill
+from image.layers import BuiltImage, Layer
 
 CONTROL = "Package: libc6\nSource: glibc (2.36-9)\nVersion: 1:2.36-9+deb12u1\nArchitecture: amd64\nDescription: C library\n more of it\n"
 METADATA = "Name: Typing_Extensions\nVersion: 4.16.0\nSummary: Backports\nLicense-Expression: PSF-2.0\n\nNot a header\n"

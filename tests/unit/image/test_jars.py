@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from image.jars import jar
+from image.bill import jar
 
 
 def packed(*names: str) -> bytes:

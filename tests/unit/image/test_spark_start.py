@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from image import spark_start, wheels
+from image import packages, spark_start
 from image.spark_start import ARCHIVE_OPTIONS, LEFT_OUT_MODULE, MODULE_OPTIONS, SPARK_HOME, driver_command, executor_command
 
 TOLD = {
@@ -109,7 +109,7 @@ def test_java_is_opened_as_far_as_spark_s_own_launcher_opens_it() -> None:
 
 
 def test_spark_lies_where_packages_are_installed() -> None:
-    assert f"{wheels.SITE}/pyspark" == SPARK_HOME
+    assert f"{packages.SITE}/pyspark" == SPARK_HOME
 
 
 def test_spark_s_scratch_is_taken_away_and_what_links_in_it_lead_to_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from demo.tide.outcome import TideOutcome
-from demo.tide.script import BUSINESSES
-from demo.usage.commands import Done
-from demo.usage.held_back import held_back_by_quotas
-from demo.usage.outcome import UsageOutcome
-from demo.usage.witnesses import Witnesses
-from demo.usage_outcome import StoredUsage, TierEpisodes, UserUsage
+from demo.episode import ThrottlingOutcome
+from demo.script import BUSINESSES
+from demo.usage_outcome import Done, StoredUsage, TierEpisodes, UsageOutcome, UserUsage, Witnesses, held_back_by_quotas
 
-from ..tide.conftest import BEGAN, PlayedTide, played_episode, played_tide  # noqa: F401  (fixtures)
+from ..throttling.conftest import BEGAN, PlayedTide, played_episode, played_tide  # noqa: F401  (fixtures)
 
 END_MS = 300_000 * (int(BEGAN) // 300 + 1)
 TIERS = {"checkout": "sales", "orders": "logistics", "search": "discovery", "reports": "analytics"}
@@ -41,7 +37,7 @@ def rolled_up(played_tide: PlayedTide) -> RolledUp:  # noqa: F811
     return usage
 
 
-def _seen(tide: TideOutcome) -> Witnesses:
+def _seen(tide: ThrottlingOutcome) -> Witnesses:
     arrived = {one.user: tide.gate.arrived[one.level].delivered_until(END_MS / 1000) for one in BUSINESSES}
     held = {one.level: held_back_by_quotas(tide.gate, one.level) for one in BUSINESSES}
     return Witnesses({(2, "fetch"): round(1.016 * sum(arrived.values())), (2, "produce"): FILLED}, arrived, held)

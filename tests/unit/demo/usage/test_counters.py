@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo.usage.counters import Reading, counted_by_brokers, grown_until
+from demo.usage_outcome import Reading, counted_by_brokers, grown_until
 from lab.prometheus import PrometheusLab
 
 READINGS: list[Reading] = [(1000, 100), (2000, 130), (3000, 170), (4000, 171)]

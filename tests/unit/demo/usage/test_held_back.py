@@ -2,10 +2,10 @@
 
 import pytest
 
-from demo.tide.script import business_of
-from demo.usage.held_back import held_back_by_quotas
+from demo.script import business_of
+from demo.usage_outcome import held_back_by_quotas
 
-from ..tide.conftest import FIRST_WRITE, LADDER, RAISED, PlayedEpisode
+from ..throttling.conftest import FIRST_WRITE, LADDER, RAISED, PlayedEpisode
 
 
 @pytest.mark.parametrize(("level", "back_after"), [("L3", 5), ("L2", 5), ("L1", 20)])

@@ -10,10 +10,9 @@ import pytest
 from rich.console import Console
 
 import demo.usage_run as module
-from demo.usage.commands import Done
-from demo.usage.outcome import UsageOutcome
+from demo.usage_outcome import Done, UsageOutcome
 
-from ..tide.conftest import ENDED, PlayedTide
+from ..throttling.conftest import ENDED, PlayedTide
 
 OVER = 300 * (int(ENDED) // 300 + 1)
 
@@ -50,7 +49,7 @@ def ended(
 
     stored = SimpleNamespace(end_ms=OVER * 1000)
     monkeypatch.setattr(module, "carry_out", carry_out)
-    monkeypatch.setattr("demo.usage.tables.stored_usage", lambda folder: stored)
+    monkeypatch.setattr("demo.usage_run.stored_usage", lambda folder: stored)
     monkeypatch.setattr(module, "witnesses", lambda *_, until_ms, longest_seconds: (until_ms, longest_seconds))
     parts: Any = SimpleNamespace(
         prometheus=SimpleNamespace(ready=lambda: SimpleNamespace(url="http://127.0.0.1:9090")),
