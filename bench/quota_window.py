@@ -26,6 +26,7 @@ from bench.pictures import Colour, picture
 from bench.results import Figure
 from controller_logic.model import QuotaWindow
 from controller_logic.quotas.kafka_window import predicted_mute_seconds
+from lab.episodes import fill_topic
 from lab.errors import LabError
 from lab.kafka import KafkaLab, QuotaChange
 from lab.load import LoadClient, LoadPlan
@@ -105,7 +106,6 @@ _READ, _WRITTEN = "read", "written"
 _BROKER = 1
 _WIDE_PARTITIONS = 8
 _FILLED_BYTES = _WIDE_PARTITIONS * 40 * _MB  # read round and round; it stays in the page cache
-_FILL_SECONDS = 60
 _LITTLE_RETENTION = {"retention.bytes": str(32 << 20), "segment.bytes": str(16 << 20)}
 _LONGEST_RUN_SECONDS = 400  # a run ends its clients itself; this bounds them if it cannot
 _WAITS_MUTES_OUT = ("socket.timeout.ms", "300000")  # librdkafka connects anew after a minute and escapes; Java clients wait
@@ -160,17 +160,7 @@ def make_topics(kafka: KafkaLab) -> None:
     """One topic full of what consumers read, written without login, so under no quota; one that keeps little of what producers write."""
     kafka.create_topic(_READ, [[_BROKER]] * _WIDE_PARTITIONS)
     kafka.create_topic(_WRITTEN, [[_BROKER]] * len(_QUOTAS), config=_LITTLE_RETENTION)
-    plan = LoadPlan(
-        name="fill",
-        mode="produce",
-        bootstrap_servers=kafka.bootstrap_servers,
-        topic=_READ,
-        partitions=tuple(range(_WIDE_PARTITIONS)),
-        duration_seconds=_FILL_SECONDS,
-        max_bytes=_FILLED_BYTES,
-    )
-    with LoadClient(plan, kafka.run.path / "load", namespace=kafka.client_namespace) as filling:
-        filling.wait()
+    fill_topic(kafka, _READ, partitions=range(_WIDE_PARTITIONS), total_bytes=_FILLED_BYTES)
 
 
 def load_clients(kafka: KafkaLab) -> Iterator[tuple[Client, LoadClient]]:

@@ -1,6 +1,10 @@
-"""Readers with a backlog come back: after five minutes at throttled rates the limit is raised, and they catch up as fast as they may.
+"""Two special cases on a real broker: readers that come back with a backlog, and thirty flat-out users throttled at once.
 
-Their contracts together exceed the raised limit, so a return of everybody at once would start the next episode.
+With a backlog: after five minutes at throttled rates the limit is raised, and they catch up as fast as they may. Their contracts together
+exceed the raised limit, so a return of all at once would start the next episode.
+
+Thirty at once: a flat-out client spends its window's bytes in a second and then crawls until they leave the window, so those cut in one
+moment burst in step. Both ways are played on one broker, the second by writing all thirty quotas in one transaction, as a script would.
 """
 
 import json
@@ -14,18 +18,10 @@ from kazoo.client import KazooClient
 
 from bench.results import Figure
 from bench.throttling.episodes import FOLDER
-from bench.throttling.stage import MB, Business, Crowd, Operation, QuotaWrite, Stage, Znodes, crowd, four_businesses, running_stage
+from bench.throttling.stage import LIMITS, MB, Stage, four_businesses, running_stage
+from lab.episodes import ROWS_LAG_SECONDS, Business, Clients, Operation
 from lab.errors import LabError
-from lab.rates import ByteSeries
-
-# Thirty flat-out users throttled at once: how far the card swings, when the writes are spread over
-# a window and when they are not.
-#
-# A flat-out client spends its window's bytes in a second and then crawls until they leave the
-# window: those cut in one moment burst in step.
-# Both ways are played on one broker; the second by writing all thirty quotas in one transaction,
-# as a script would.
-
+from lab.quota_watch import QuotaWrite
 
 _USERS = 30
 _CONTRACT, _THROTTLED = 38 * MB // 10, 19 * MB // 10
@@ -34,19 +30,18 @@ _FREE_SECONDS_OF_THIRTY = 30
 _CUT_SECONDS = 120
 _WATCHED_SECONDS_OF_THIRTY = 90
 _LAST_SECONDS = 60
-_ROWS_LAG_SECONDS = 2
 _TIMES_ITS_MEAN = 2.0
 _BUSINESSES = tuple(Business("L3", f"many-{number:02}", None, _THROTTLED, contract=_CONTRACT) for number in range(_USERS))
 _NAMES = [business.user for business in _BUSINESSES]
 
 
 def thirty() -> list[Figure]:
-    """The card's highest second of the last minute as a multiple of that minute's mean, in one moment and ours."""
+    """The NIC's highest second of the last minute as a multiple of that minute's mean, in one moment and ours."""
     with running_stage(_NAMES, Path("out/bench/thirty.operator.log")) as stage:
         moment = _in_one_moment(stage)
         ours = _by_tidegate(stage)
     _keep({"one transaction": moment, "Tidegate": ours})
-    what = f"{_USERS} flat-out consumers cut at once, highest second of the card in the last minute"
+    what = f"{_USERS} flat-out consumers cut at once, highest second of the NIC in the last minute"
     return [
         Figure(f"{what}, Tidegate", max(ours) / mean(ours), "x its mean", _TIMES_ITS_MEAN, f"mean {mean(ours) / MB:.1f} MB/s"),
         Figure(f"{what}, all in one transaction", max(moment) / mean(moment), "x its mean", None, f"mean {mean(moment) / MB:.1f} MB/s"),
@@ -56,12 +51,12 @@ def thirty() -> list[Figure]:
 def _by_tidegate(stage: Stage) -> list[float]:
     with (
         stage.declared(_BUSINESSES, Operation.CONSUME),
-        Znodes(stage.on.kafka.zookeeper_connect, _NAMES, Operation.CONSUME.znode_key) as znodes,
-        crowd(stage.on.kafka, _BUSINESSES, Operation.CONSUME, run="spread") as clients,
+        stage.watch(_BUSINESSES, Operation.CONSUME) as watch,
+        stage.clients(_BUSINESSES, Operation.CONSUME, run="spread") as clients,
     ):
         stage.wait(_FREE_SECONDS_OF_THIRTY)
         stage.limit(Operation.CONSUME, _LIMIT)
-        all_cut = lambda: all((quota or _CONTRACT) <= _THROTTLED for quota in znodes.quotas().values())  # noqa: E731
+        all_cut = lambda: all((quota or _CONTRACT) <= _THROTTLED for quota in watch.quotas().values())  # noqa: E731
         if not stage.wait_until(all_cut, longest_seconds=_CUT_SECONDS):
             raise LabError(f"Not all {_USERS} users were cut within {_CUT_SECONDS} s.\n{stage.on.operator.log_tail()}")
         stage.wait(_WATCHED_SECONDS_OF_THIRTY)
@@ -72,17 +67,17 @@ def _in_one_moment(stage: Stage) -> list[float]:
     """As a script would do it; no policy is there, and the quotas are taken away again."""
     zookeeper = stage.on.zookeeper
     _write_all(zookeeper, _CONTRACT)
-    with crowd(stage.on.kafka, _BUSINESSES, Operation.CONSUME, run="moment") as clients:
+    with stage.clients(_BUSINESSES, Operation.CONSUME, run="moment") as clients:
         stage.wait(_FREE_SECONDS_OF_THIRTY)
         _write_all(zookeeper, _THROTTLED)
         stage.wait(_WATCHED_SECONDS_OF_THIRTY)
-        card = _last_minute(stage, clients)
+        nic = _last_minute(stage, clients)
     _write_all(zookeeper, None)
-    return card
+    return nic
 
 
-def _keep(cards: Mapping[str, Sequence[float]]) -> None:
-    lines = [f"{second},{who},{round(rate / 1000)}" for who, rates in cards.items() for second, rate in enumerate(rates)]
+def _keep(rates_by_way: Mapping[str, Sequence[float]]) -> None:
+    lines = [f"{second},{who},{round(rate / 1000)}" for who, rates in rates_by_way.items() for second, rate in enumerate(rates)]
     (FOLDER / "thirty-users.csv").write_text("\n".join(["second,who,kilobytes_per_second", *lines, ""]), encoding="utf-8")
 
 
@@ -97,7 +92,7 @@ def _write_all(zookeeper: KazooClient, bytes_per_second: int | None) -> None:
 
 
 def _document(bytes_per_second: int | None) -> bytes:
-    quotas = {} if bytes_per_second is None else {Operation.CONSUME.znode_key: str(bytes_per_second)}
+    quotas = {} if bytes_per_second is None else {Operation.CONSUME.quota_key: str(bytes_per_second)}
     return json.dumps({"version": 1, "config": quotas}).encode()
 
 
@@ -105,11 +100,11 @@ def _notification(name: str) -> bytes:
     return f'{{"version":2,"entity_path":"users/{name}"}}'.encode()
 
 
-def _last_minute(stage: Stage, clients: Crowd) -> list[float]:
+def _last_minute(stage: Stage, clients: Clients) -> list[float]:
     end = int(time.time())
-    time.sleep(_ROWS_LAG_SECONDS)
-    card: ByteSeries | None = stage.card(Operation.CONSUME, start_seconds=end - _LAST_SECONDS - 5, end_seconds=end + 1)
-    return (card or clients.together()).per_second(end - _LAST_SECONDS, _LAST_SECONDS)
+    time.sleep(ROWS_LAG_SECONDS)
+    nic = stage.nic(clients, Operation.CONSUME, start_seconds=end - _LAST_SECONDS - 5, end_seconds=end + 1)
+    return nic.per_second(end - _LAST_SECONDS, _LAST_SECONDS)
 
 
 _RAISED_LIMIT = 70 * MB  # they want 52 MB/s without backlog; their contracts allow 120
@@ -162,15 +157,14 @@ def spells_below(writes: Sequence[QuotaWrite], business: Business, *, ended_seco
 
 
 def _play(stage: Stage, businesses: Sequence[Business]) -> tuple[list[QuotaWrite], float, float]:
-    users = [business.user for business in businesses]
     with (
         stage.declared(businesses, Operation.CONSUME),
-        Znodes(stage.on.kafka.zookeeper_connect, users, Operation.CONSUME.znode_key) as znodes,
-        crowd(stage.on.kafka, businesses, Operation.CONSUME, run="backlog", catch_up_seconds=_WHOLE_BACKLOG_SECONDS),
+        stage.watch(businesses, Operation.CONSUME) as watch,
+        stage.clients(businesses, Operation.CONSUME, run="backlog", catch_up_seconds=_WHOLE_BACKLOG_SECONDS),
     ):
         stage.wait(_FREE_SECONDS)
-        stage.limit(Operation.CONSUME, Operation.CONSUME.limit)
+        stage.limit(Operation.CONSUME, LIMITS[Operation.CONSUME])
         stage.wait(_THROTTLED_SECONDS)
         raised = stage.limit(Operation.CONSUME, _RAISED_LIMIT)
         stage.wait(_WATCHED_SECONDS)
-        return znodes.writes(), raised, time.time()
+        return watch.writes(), raised, time.time()
