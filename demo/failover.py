@@ -11,14 +11,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Self
 
 from demo.board import HISTORY_SECONDS, Board
-from demo.estate import NAMESPACE, POLICY, Estate, declared_resources, revive, set_fixed_quota
 from demo.outcome import PhaseResult, Reaction
+from demo.parts import NAMESPACE, POLICY, Parts, declared_resources, revive, set_fixed_quota
 from demo.script import HEALTHY_LEADERS, LEADERS_AFTER_KILL, ORPHAN, TOPIC, USER, VICTIM, Phase, Scale, Step, Windows, quota_of
-from demo.witnesses import QUOTA_KEY, ZooKeeperWitness, counted_by_brokers
+from demo.witnesses import LeaderWatch, counted_by_brokers
 from demo.words import MarkKind
 from lab.errors import LabError
 from lab.kafka import KafkaLab
 from lab.load import LoadClient, LoadPlan, ProcessorShare, ProcessorTimes, RateStep
+from lab.quota_watch import PRODUCE_KEY, QuotaWatch
 from lab.rates import ByteSeries, Sample, steady_mean
 
 # The demo's clients: one producer a partition, all of one user, and what they delivered. Limits
@@ -103,10 +104,11 @@ _READY_TIMEOUT_SECONDS = 30
 class Play:
     """One run on a running estate; a context manager, because its producers must end with it."""
 
-    def __init__(self, parts: Estate, board: Board, witness: ZooKeeperWitness, *, scale: Scale, windows: Windows) -> None:
+    def __init__(self, parts: Parts, board: Board, quota: QuotaWatch, leaders: LeaderWatch, *, scale: Scale, windows: Windows) -> None:
         self._parts = parts
         self._board = board
-        self._witness = witness
+        self._quota = quota
+        self._leaders = leaders
         self._scale = scale
         self._windows = windows
         self._stack = ExitStack()
@@ -139,12 +141,12 @@ class Play:
         self._wait(phase, "measuring", self._windows.measure_seconds + 1)
         processor = ProcessorShare.between(ticks, ProcessorTimes.now())
         result = self._measure(phase, begin, measured_from=measured_from, processor=processor)
-        self._board.show_result(result)
+        self._board.show_result(f"measured  {phase.title}: {result.total / 1e6:.1f} MB/s in total")
         return result
 
     def _take(self, phase: Phase, steps: tuple[Step, ...]) -> None:
         for step in steps:
-            self._board.show_activity(phase, step.value)
+            self._board.show_activity(phase.title, step.value)
             self._steps[step]()
 
     def series(self) -> dict[int, ByteSeries]:
@@ -155,9 +157,10 @@ class Play:
 
     def reaction(self) -> Reaction:
         """How fast the last kill was answered, by ZooKeeper's own times."""
-        elected = self._witness.leader_elected_at(ORPHAN, other_than=VICTIM, after_seconds=self._killed_at)
+        elected = self._leaders.leader_elected_at(ORPHAN, other_than=VICTIM, after_seconds=self._killed_at)
         corrected = 2 * self._scale.contract_bytes_per_second
-        committed = self._witness.quota_committed_at(corrected, after_seconds=self._killed_at)
+        writes = (write for write in self._quota.writes() if write.after == corrected and write.at_seconds >= self._killed_at)
+        committed = next((write.at_seconds for write in writes), None)
         return Reaction(self._killed_at, elected, committed)
 
     def _measure(self, phase: Phase, begin: float, *, measured_from: float, processor: ProcessorShare) -> PhaseResult:
@@ -167,16 +170,16 @@ class Play:
             begin_seconds=begin,
             measured_from_seconds=measured_from,
             measured_seconds=length,
-            leaders=self._witness.leaders(),
+            leaders=self._leaders.leaders(),
             by_partition={partition: steady_mean(one, measured_from, length) for partition, one in self.series().items()},
-            quota=self._witness.quota(),
+            quota=self._quota.quotas()[USER],
             counted_by_brokers=counted_by_brokers(self._parts.prometheus.ready(), measured_from, length_seconds=length),
             processor=processor,
         )
 
     def _wait(self, phase: Phase, activity: str, seconds: float) -> None:
         ends = time.time() + seconds
-        self._board.show_activity(phase, activity, ends_at_seconds=ends)
+        self._board.show_activity(phase.title, activity, ends_at_seconds=ends)
         while (left := ends - time.time()) > 0:
             time.sleep(min(1.0, left))
             self._refuse_dead_operator()
@@ -184,8 +187,8 @@ class Play:
     def _await_quota(self, phase: Phase) -> None:
         """Wait for the quota that the regime should bring; when it does not come, the phase is measured all the same and misses."""
         quota = quota_of(phase, self._scale.contract_bytes_per_second)
-        self._board.show_activity(phase, f"waiting for the quota of {quota / 1e6:g} MB/s")
-        if not self._witness.wait_for_quota(quota, timeout_seconds=_QUOTA_TIMEOUT_SECONDS):
+        self._board.show_activity(phase.title, f"waiting for the quota of {quota / 1e6:g} MB/s")
+        if not self._quota.wait_for(USER, quota, timeout_seconds=_QUOTA_TIMEOUT_SECONDS):
             missing = f"no quota of {quota / 1e6:g} MB/s came within {_QUOTA_TIMEOUT_SECONDS:g} s; measuring what is there"
             self._board.mark(time.time(), MarkKind.EVENT, missing)
 
@@ -196,7 +199,7 @@ class Play:
 
     def _set_fixed_quota(self) -> None:
         self._command(f"kafka-configs: producer_byte_rate={self._scale.contract_bytes_per_second} for user {USER}")
-        set_fixed_quota(self._parts.kafka, USER, key=QUOTA_KEY, bytes_per_second=self._scale.contract_bytes_per_second)
+        set_fixed_quota(self._parts.kafka, USER, key=PRODUCE_KEY, bytes_per_second=self._scale.contract_bytes_per_second)
 
     def _start_producers(self) -> None:
         running = producers(self._parts.kafka, self._scale.offered_bytes_per_second)
@@ -209,13 +212,13 @@ class Play:
 
     def _show_rates(self, running: Producers, ended: threading.Event) -> None:
         while not ended.wait(1.0):
-            self._board.show_rates(running.history(HISTORY_SECONDS))
+            self._board.show_rates({str(partition): rates for partition, rates in running.history(HISTORY_SECONDS).items()})
 
     def _kill_broker(self) -> None:
         self._killed_at = time.time()
         self._board.mark(self._killed_at, MarkKind.KILL, Step.KILL_BROKER.value)
         self._parts.kafka.broker(VICTIM).kill()
-        if not self._witness.wait_for_leader(ORPHAN, LEADERS_AFTER_KILL[ORPHAN], timeout_seconds=_ELECTION_TIMEOUT_SECONDS):
+        if not self._leaders.wait_for_leader(ORPHAN, LEADERS_AFTER_KILL[ORPHAN], timeout_seconds=_ELECTION_TIMEOUT_SECONDS):
             raise LabError(f"Kafka elected no new leader of partition {ORPHAN} within {_ELECTION_TIMEOUT_SECONDS:g} s after the kill.")
 
     def _revive_broker(self) -> None:

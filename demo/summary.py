@@ -3,19 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from demo.episode import (
-    Episode,
-    ThrottlingOutcome,
-    longest_silence,
-    lowest_share,
-    quota_at_end,
-    quota_at_rest,
-    rate_at_rest,
-    seconds_to_first_write,
-    seconds_until_all_full,
-    seconds_until_full,
-    seconds_until_within,
-)
+from demo.episode import Playing, ThrottlingOutcome
 from demo.outcome import Outcome, PhaseResult
 from demo.script import BUSINESSES, CONTRACT, LIMIT
 from demo.usage_outcome import StoredUsage, UsageOutcome, Witnesses
@@ -25,32 +13,37 @@ from demo.words import Check
 # second, times in seconds.
 
 
-def throttling_summary(tide: ThrottlingOutcome) -> dict[str, Any]:
+def throttling_summary(throttling: ThrottlingOutcome) -> dict[str, Any]:
     """Plain data; what was not played or never came is null."""
     return {
         "limit_bytes_per_second": LIMIT,
         "contract_bytes_per_second": CONTRACT,
         "businesses": [asdict(business) for business in BUSINESSES],
-        "length": asdict(tide.length),
-        "card_source": tide.card_source,
-        "tidegate": _episode(tide.gate),
-        "left_out": None if tide.left_out is None else _episode(tide.left_out),
-        "published_way": None if tide.cliff is None else _episode(tide.cliff),
+        "length": asdict(throttling.length),
+        "nic_source": throttling.nic_source,
+        "tidegate": _episode(throttling.tidegate),
+        "left_out": None if throttling.left_out is None else _episode(throttling.left_out),
+        "published_way": None if throttling.cliff is None else _episode(throttling.cliff),
     }
 
 
-def _episode(episode: Episode) -> dict[str, Any]:
+def _episode(episode: Playing) -> dict[str, Any]:
     start = episode.limited_at_seconds
     return {
-        "seconds_to_first_write": seconds_to_first_write(episode),
-        "seconds_from_first_write_until_card_within_limit": seconds_until_within(episode),
-        "seconds_from_raise_until_all_full": seconds_until_all_full(episode),
+        "seconds_to_first_write": episode.seconds_to_first_write(),
+        "seconds_from_first_write_until_nic_within_limit": episode.seconds_until_within(),
+        "seconds_from_raise_until_all_full": episode.seconds_until_all_full(),
         "levels": {business.level: _level(episode, business.level) for business in BUSINESSES},
-        "card_bytes_per_second_at_rest": round(episode.card.mean(episode.measured_from_seconds, episode.measured_seconds)),
+        "nic_bytes_per_second_at_rest": round(episode.nic.mean(episode.measured_from_seconds, episode.measured_seconds)),
         "raised_after_seconds": round(episode.raised_at_seconds - start, 3),
         "quota_steps": [
-            {"after_seconds": round(step.at_seconds - start, 3), "level": step.level, "from": step.before, "to": step.after}
-            for step in episode.quotas
+            {
+                "after_seconds": round(step.at_seconds - start, 3),
+                "level": episode.level_of(step.user),
+                "from": step.before,
+                "to": step.after,
+            }
+            for step in episode.writes
         ],
         "tier_states": [
             {"after_seconds": round(step.at_seconds - start, 1), "level": step.level, "state": step.state, "because": step.because}
@@ -60,14 +53,14 @@ def _episode(episode: Episode) -> dict[str, Any]:
     }
 
 
-def _level(episode: Episode, level: str) -> dict[str, Any]:
+def _level(episode: Playing, level: str) -> dict[str, Any]:
     return {
-        "longest_silence_seconds": longest_silence(episode, level),
-        "bytes_per_second_at_rest": round(rate_at_rest(episode, level)),
-        "quota_at_rest": quota_at_rest(episode, level),
-        "quota_at_end": quota_at_end(episode, level),
-        "lowest_36_s_share_of_wanted": round(lowest_share(episode, level), 4),
-        "seconds_from_raise_until_full": seconds_until_full(episode, level),
+        "longest_silence_seconds": episode.longest_silence(level),
+        "bytes_per_second_at_rest": round(episode.rate_at_rest(level)),
+        "quota_at_rest": episode.quota_at_rest(level),
+        "quota_at_end": episode.quota_at_end(level),
+        "lowest_36_s_share_of_wanted": round(episode.lowest_share(level), 4),
+        "seconds_from_raise_until_full": episode.seconds_until_full(level),
     }
 
 
@@ -118,7 +111,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
             "seconds_from_kill_to_new_leader": outcome.reaction.seconds_to_election,
             "seconds_from_new_leader_to_corrected_quota": outcome.reaction.seconds_after_election,
         },
-        "tide": None if outcome.tide is None else throttling_summary(outcome.tide),
+        "throttling": None if outcome.throttling is None else throttling_summary(outcome.throttling),
         "usage": None if outcome.usage is None else usage_summary(outcome.usage),
         "checks": [_check(check) for check in outcome.checks()],
         "surroundings": dict(outcome.surroundings),

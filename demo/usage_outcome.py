@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from demo.episode import Episode, ThrottlingOutcome, written
-from demo.estate import AUDIT_TRAIL, EXAMPLES, RESOURCES
+from demo.episode import Playing, ThrottlingOutcome
+from demo.parts import AUDIT_TRAIL, EXAMPLES, RESOURCES
 from demo.script import BUSINESSES, LOWERED, SCRAPE_SECONDS
 from demo.words import Check, exact_check
 from lab import process
@@ -26,21 +26,21 @@ from lab.rates import SAWTOOTH_SECONDS
 # not wanted.
 
 
-def held_back_by_quotas(episode: Episode, level: str) -> float:
+def held_back_by_quotas(episode: Playing, level: str) -> float:
     """Bytes by which the quotas in force were below the rate before the first of them; 0 for who was never cut."""
-    cuts = written(episode, level)
+    cuts = episode.written(level)
     if not cuts:
         return 0.0
     before = rate_before(episode, level)
-    steps = [step for step in episode.quotas if step.level == level and step.at_seconds >= cuts[0].at_seconds]
+    steps = [step for step in episode.writes_of(level) if step.at_seconds >= cuts[0].at_seconds]
     ends = [*(step.at_seconds for step in steps[1:]), episode.ended_seconds]
     return sum(max(0.0, before - (step.after or before)) * (end - step.at_seconds) for step, end in zip(steps, ends, strict=True))
 
 
-def rate_before(episode: Episode, level: str) -> float:
+def rate_before(episode: Playing, level: str) -> float:
     """What arrived, in bytes per second, in the twelve seconds before the first cut."""
-    first = written(episode, level)[0].at_seconds
-    return episode.arrived[level].mean(first - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS)
+    first = episode.written(level)[0].at_seconds
+    return episode.moved_by(level).mean(first - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS)
 
 
 # The commands that the demo ends with, each as a user would type it in a clone, and one carried
@@ -66,18 +66,18 @@ class Done:
 class UsageCommands:
     """Arguments after `tidegate`. `start_seconds` is before the first byte, `end_seconds` the end of the last window that is over.
 
-    `has_cards`: each broker has a network card of its own, with an exporter.
+    `has_nics`: each broker has a network card of its own, with an exporter.
     """
 
     prometheus_url: str
     output: Path
     start_seconds: float
     end_seconds: float
-    has_cards: bool
+    has_nics: bool
 
     @property
     def roll_up(self) -> list[str]:
-        server = ["--prometheus", self.prometheus_url, "--preset", "NodeExporter" if self.has_cards else "JmxExporter"]
+        server = ["--prometheus", self.prometheus_url, "--preset", "NodeExporter" if self.has_nics else "JmxExporter"]
         scraped = ["--scrape-interval-seconds", str(SCRAPE_SECONDS)]
         tables = ["--out", str(self.output / TABLES)]
         return ["rollup", "run", *server, *scraped, "--from", time_words(self.start_seconds), "--running", *self._declared, *tables]
@@ -214,13 +214,13 @@ class Witnesses:
     held_back: Mapping[str, float]
 
 
-def witnesses(prometheus: PrometheusLab, tide: ThrottlingOutcome, *, until_ms: int, longest_seconds: int) -> Witnesses:
+def witnesses(prometheus: PrometheusLab, throttling: ThrottlingOutcome, *, until_ms: int, longest_seconds: int) -> Witnesses:
     """`longest_seconds` reach back to before the first byte. Episodes that were left out, and the published way, moved bytes as well."""
-    playings = [one for one in (tide.left_out, tide.gate, tide.cliff) if one is not None]
-    by_tidegate = [one for one in (tide.left_out, tide.gate) if one is not None]
+    playings = [one for one in (throttling.left_out, throttling.tidegate, throttling.cliff) if one is not None]
+    by_tidegate = [one for one in (throttling.left_out, throttling.tidegate) if one is not None]
     return Witnesses(
         counted=counted_by_brokers(prometheus, until_ms=until_ms, longest_seconds=longest_seconds),
-        arrived={one.user: sum(each.arrived[one.level].delivered_until(until_ms / 1000) for each in playings) for one in BUSINESSES},
+        arrived={one.user: sum(each.moved_by(one.level).delivered_until(until_ms / 1000) for each in playings) for one in BUSINESSES},
         held_back={one.level: sum(held_back_by_quotas(each, one.level) for each in by_tidegate) for one in BUSINESSES},
     )
 

@@ -2,13 +2,12 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from rich.console import Console
 
 from demo.episode import ThrottlingOutcome
-from demo.estate import Estate
+from demo.parts import Parts
 from demo.usage_outcome import (
     TABLES,
     Done,
@@ -22,12 +21,9 @@ from demo.usage_outcome import (
     words_of,
 )
 from demo.words import Interruption
-from tidegate.rollup.schemas import FIVE_MINUTES_MS
-from tidegate.rollup.tables.store import UsageStore
 
-# Reads the usage tables of a run with the product's own reader: only files that manifests name
-# count.
-
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _CLIENT = ["tier", "user", "direction"]
 _TIER = ["tier", "direction"]
@@ -37,7 +33,16 @@ _BROKER = ["broker", "direction"]
 
 
 def stored_usage(folder: Path) -> StoredUsage:
-    """What is published there, which has to be something. Raises tidegate.errors."""
+    """What is published there, which has to be something. Raises tidegate.errors.
+
+    It uses the product's own reader: only files that manifests name count.
+    """
+    # Here and not above: without the packages of rollups `tidegate rollup run` has failed, and the experiments are reported all the same.
+    import pyarrow as pa
+
+    from tidegate.rollup.schemas import FIVE_MINUTES_MS
+    from tidegate.rollup.tables.store import UsageStore
+
     store = UsageStore.at(str(folder))
     brokers = store.rows("broker_5m")
     clients, tiers = store.rows("usage_1h", columns=[*_CLIENT, *_USED]), store.rows("tier_1h", columns=[*_TIER, *_STATES])
@@ -52,7 +57,7 @@ def stored_usage(folder: Path) -> StoredUsage:
     )
 
 
-def _sums(rows: pa.Table, keys: list[str], summed: list[str]) -> list[tuple[Any, ...]]:
+def _sums(rows: "pa.Table", keys: list[str], summed: list[str]) -> list[tuple[Any, ...]]:
     found = rows.group_by(keys).aggregate([(name, "sum") for name in summed])
     ordered = found.select([*keys, *(f"{name}_sum" for name in summed)]).sort_by([(key, "ascending") for key in keys])
     return [tuple(row.values()) for row in ordered.to_pylist()]
@@ -64,24 +69,22 @@ _SCRAPES_LATER_SECONDS = 4
 
 
 def run_usage(
-    console: Console, parts: Estate, tide: ThrottlingOutcome, *, began_seconds: float, output: Path, interruption: Interruption
+    console: Console, parts: Parts, throttling: ThrottlingOutcome, *, began_seconds: float, output: Path, interruption: Interruption
 ) -> UsageOutcome:
     """Wait until the window in which experiment 3 ended is over, roll up, verify, report; nothing of it is tried twice."""
-    with interruption.told():
+    with interruption.reported():
         console.print("\nThe demo's own usage, rolled up from its Prometheus:", highlight=False)
-        _wait_for_window(console, tide.gate.ended_seconds)
+        _wait_for_window(console, throttling.tidegate.ended_seconds)
         over_seconds = time.time() // _WINDOW_SECONDS * _WINDOW_SECONDS
         prometheus = parts.prometheus.ready()
-        commands = UsageCommands(prometheus.url, output, began_seconds, over_seconds, has_cards=parts.kafka.network is not None)
+        commands = UsageCommands(prometheus.url, output, began_seconds, over_seconds, has_nics=parts.kafka.network is not None)
         done: list[Done] = []
         for arguments in (commands.roll_up, commands.verify, commands.report):
             done.append(_shown(console, parts, arguments))
             if done[-1].exit_code != 0:
                 return UsageOutcome(tuple(done))
-        # Here and not above: without the packages of rollups the first command said so, and the experiments are reported all the same.
-
         stored, longest = stored_usage(output / TABLES), int(time.time() - began_seconds) + 60
-        return UsageOutcome(tuple(done), stored, witnesses(prometheus, tide, until_ms=stored.end_ms, longest_seconds=longest))
+        return UsageOutcome(tuple(done), stored, witnesses(prometheus, throttling, until_ms=stored.end_ms, longest_seconds=longest))
 
 
 def _wait_for_window(console: Console, ended_seconds: float) -> None:
@@ -97,7 +100,7 @@ def _wait_for_window(console: Console, ended_seconds: float) -> None:
             time.sleep(left)
 
 
-def _shown(console: Console, parts: Estate, arguments: list[str]) -> Done:
+def _shown(console: Console, parts: Parts, arguments: list[str]) -> Done:
     console.print(f"  $ {words_of(arguments)}", style="bold cyan", markup=False, highlight=False, soft_wrap=True)
     with console.status("running"):
         done = carry_out(arguments, parts.kafka.run.path / "usage")

@@ -27,19 +27,19 @@ class Interruption:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._told = False
+        self._reported = False
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _interrupt)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def reported(self) -> Iterator[None]:
         """Say what happens now when the interruption passes here, before whatever is outside is closed; only once."""
         try:
             yield
         except KeyboardInterrupt:
-            if not self._told:
-                self._told = True
+            if not self._reported:
+                self._reported = True
                 self._say("Interrupted. Stopping everything that was started; this takes up to 20 s.")
             raise
 

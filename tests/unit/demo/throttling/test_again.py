@@ -10,7 +10,7 @@ from demo.report import throttling_html
 from demo.words import MarkKind
 from lab.load import ProcessorShare
 
-from .conftest import PlayedEpisode, PlayedTide
+from .conftest import PlayedEpisode, PlayedThrottling
 
 MISSES: dict[str, Any] = {"share": {"L0": 0.9}}
 
@@ -22,24 +22,24 @@ def of_host(episode: Episode, *, took_percent: float) -> Episode:
 @pytest.mark.parametrize(("spoilt", "took_percent"), [({}, 40.0), (MISSES, 12.0)])
 def test_what_kept_its_bounds_or_had_the_machine_counts(spoilt: dict[str, Any], took_percent: float, played_episode: PlayedEpisode) -> None:
     only = of_host(played_episode(**spoilt), took_percent=took_percent)
-    assert played(lambda _: only, tell=_never) == (only, None)
+    assert played(lambda _: only, mark=_never) == (only, None)
 
 
 def test_the_second_playing_counts_whatever_it_shows(played_episode: PlayedEpisode) -> None:
     told: list[str] = []
     first, second = (of_host(played_episode(**MISSES), took_percent=taken) for taken in (21.0, 40.0))
     episodes = {"tidegate": first, "tidegate-again": second}
-    counted = played(episodes.__getitem__, tell=lambda _at, _kind, text: told.append(text))
+    counted = played(episodes.__getitem__, mark=lambda _at, _kind, text: told.append(text))
     assert counted == (second, first)
     assert told == [f"{left_out_words(first)}: both experiments are played once more"]
     assert "missed 2 of its bounds while the machine's host took 21 % of the processors" in told[0]
 
 
-def test_the_report_tells_of_what_is_left_out(played_episode: PlayedEpisode, played_tide: PlayedTide) -> None:
-    tide = played_tide()
-    assert "left out" not in throttling_html(tide)
+def test_the_report_tells_of_what_is_left_out(played_episode: PlayedEpisode, played_throttling: PlayedThrottling) -> None:
+    throttling = played_throttling()
+    assert "left out" not in throttling_html(throttling)
     assert "took 21 % of the processors; it is left out" in throttling_html(
-        replace(tide, left_out=of_host(played_episode(**MISSES), took_percent=21.0))
+        replace(throttling, left_out=of_host(played_episode(**MISSES), took_percent=21.0))
     )
 
 

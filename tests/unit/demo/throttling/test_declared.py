@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from demo.estate import RESOURCES, limit_patch
+from demo.parts import RESOURCES, limit_patch
 from demo.script import BUSINESSES, CONTRACT, FEED_TOPIC, HIGH_LIMIT, LIMIT, Business
 from demo.script import TOPIC as TOPIC_OF_EXPERIMENT_1
 from tidegate.resources.kinds import parse_policy, parse_tier

@@ -5,18 +5,18 @@ import io
 import pytest
 from rich.console import Console
 
-from demo.board import ThrottlingBoard
+from demo.board import Board
 from demo.script import LEVELS
-from demo.views import ThrottlingPlainView, draw_tide
+from demo.views import PlainLines, throttling_view
 from demo.words import MarkKind
 
-NEVER_CUT = ("tier", "12 s mean", "quota", "wants", "L3", "1.0 MB/s", "Throttled", "card 49.9 of 50 MB/s", "at most 10 s left")
+NEVER_CUT = ("tier", "12 s mean", "quota", "wants", "L3", "1.0 MB/s", "Throttled", "NIC 49.9 of 50 MB/s", "at most 10 s left")
 
 
 @pytest.fixture
-def board() -> ThrottlingBoard:
+def board() -> Board:
     """In the middle of an episode, with more events than fit, all of them long."""
-    board = ThrottlingBoard(on_mark=lambda _: None, on_rates=lambda _: None)
+    board = Board()
     board.show_activity("Experiments 2 and 3, Tidegate", "tiers step down", ends_at_seconds=10.0)
     board.show_limit(50_000_000)
     for level in LEVELS:
@@ -24,44 +24,44 @@ def board() -> ThrottlingBoard:
         board.show_state(level, "Throttled")
     board.show_rates(dict.fromkeys(LEVELS, (1e6,) * 48), 49_900_000.0)
     for second in range(30):
-        board.note(float(second), MarkKind.EVENT, "BrokerOverLimit (BrokerBandwidthPolicy/demo): " + "a long message " * 20)
+        board.mark(float(second), MarkKind.EVENT, "BrokerOverLimit (BrokerBandwidthPolicy/demo): " + "a long message " * 20)
     return board
 
 
-def frame(board: ThrottlingBoard, *, width: int, height: int) -> list[str]:
+def frame(board: Board, *, width: int, height: int) -> list[str]:
     """The lines of one frame on a terminal of that size."""
     console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(draw_tide(board.snapshot(), console, now_seconds=0.0))
+        console.print(throttling_view().draw(board.snapshot(), console, now_seconds=0.0))
     return captured.get().splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 @pytest.mark.parametrize("height", [24, 50])
-def test_a_frame_fits_the_terminal_and_leaves_room_for_two_echoes_of_ctrl_c(width: int, height: int, board: ThrottlingBoard) -> None:
+def test_a_frame_fits_the_terminal_and_leaves_room_for_two_echoes_of_ctrl_c(width: int, height: int, board: Board) -> None:
     lines = frame(board, width=width, height=height)
     assert len(lines) <= height
     assert max(map(len, lines)) <= width - len("^C^C")
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_nothing_that_counts_is_cut(width: int, board: ThrottlingBoard) -> None:
+def test_nothing_that_counts_is_cut(width: int, board: Board) -> None:
     text = "\n".join(frame(board, width=width, height=24))
     for shown in NEVER_CUT:
         assert shown in text
 
 
-def test_plain_lines_come_every_six_seconds_with_the_card_against_its_limit(board: ThrottlingBoard) -> None:
+def test_plain_lines_come_every_six_seconds_with_the_nic_against_its_limit(board: Board) -> None:
     stream = io.StringIO()
-    view = ThrottlingPlainView(stream)
+    view = PlainLines(stream, throttling_view())
     for _ in range(12):
         view.on_rates(board.snapshot())
     lines = stream.getvalue().splitlines()
     assert len(lines) == 2
     assert "L3   1.0" in lines[0]
-    assert lines[0].endswith("card 49.9 of 50 MB/s")
+    assert lines[0].endswith("NIC 49.9 of 50 MB/s")
 
 
-def test_marks_are_kept_in_the_order_of_time(board: ThrottlingBoard) -> None:
-    board.note(-5.0, MarkKind.QUOTA, "earlier, seen later")
-    assert board.all_marks()[0].text == "earlier, seen later"
+def test_marks_are_kept_in_the_order_of_time(board: Board) -> None:
+    board.mark(-5.0, MarkKind.QUOTA, "earlier, seen later")
+    assert board.marks()[0].text == "earlier, seen later"

@@ -11,13 +11,13 @@ from demo.script import QUICK_THROTTLING
 from demo.summary import summary
 
 from ..conftest import PlayedRun
-from .conftest import PlayedTide
+from .conftest import PlayedThrottling
 
 
 @pytest.fixture(scope="module")
-def section(played_tide: PlayedTide) -> str:
+def section(played_throttling: PlayedThrottling) -> str:
     """Both ways played."""
-    return throttling_html(played_tide())
+    return throttling_html(played_throttling())
 
 
 def cells(section: str, name: str) -> list[str]:
@@ -42,25 +42,25 @@ def test_there_is_a_picture_of_each_way_in_the_colours_of_the_page(section: str)
     assert section.count("<polyline points=") == 2 * 6  # four quotas, and the NIC twice
 
 
-def test_the_quick_demo_says_what_it_left_out(played_tide: PlayedTide) -> None:
-    section = throttling_html(played_tide(QUICK_THROTTLING))
+def test_the_quick_demo_says_what_it_left_out(played_throttling: PlayedThrottling) -> None:
+    section = throttling_html(played_throttling(QUICK_THROTTLING))
     assert section.count("<svg") == 1
     assert "leaves the published way out" in section
     assert cells(section, "longest silence of L3")[1] == "not played"
 
 
-def test_the_bounds_of_all_experiments_decide_together(played: PlayedRun, played_tide: PlayedTide) -> None:
+def test_the_bounds_of_all_experiments_decide_together(played: PlayedRun, played_throttling: PlayedThrottling) -> None:
     first = played()
-    assert replace(first, tide=played_tide()).passed
-    missed = replace(first, tide=played_tide(silence={"L3": 40}))
+    assert replace(first, throttling=played_throttling()).passed
+    missed = replace(first, throttling=played_throttling(silence={"L3": 40}))
     assert not missed.passed
     assert list(missed.processors_of_missed()) == ["experiments 2 and 3"]
 
 
-def test_the_whole_page_and_the_summary_hold_them(played: PlayedRun, played_tide: PlayedTide) -> None:
-    outcome = replace(played(), tide=played_tide())
+def test_the_whole_page_and_the_summary_hold_them(played: PlayedRun, played_throttling: PlayedThrottling) -> None:
+    outcome = replace(played(), throttling=played_throttling())
     assert report_html(outcome).count('<td class="kept">') == len(outcome.checks())
-    throttling = json.loads(json.dumps(summary(outcome)))["tide"]
+    throttling = json.loads(json.dumps(summary(outcome)))["throttling"]
     assert throttling["published_way"]["levels"]["L3"]["longest_silence_seconds"] == 250
     assert throttling["tidegate"]["levels"]["L0"]["quota_at_end"] == 60_000_000
     assert [step["to"] for step in throttling["tidegate"]["quota_steps"] if step["level"] == "L2"] == [

@@ -24,7 +24,7 @@ def test_a_clean_ladder_keeps_every_bound(played_episode: PlayedEpisode) -> None
         ({"share": {"L0": 0.96}}, "L0 in its worst 36 s, of what it wants"),
         ({"share": {"L2": 0.89}}, "L2 at rest for 36 s, against its quota (may drop to 5 MB/s)"),
         ({"share": {"L1": 1.07}}, "L1 at rest for 36 s, against its quota (may drop to 10 MB/s)"),
-        ({"back_after_seconds": 61}, "limit raised to everybody's full load"),
+        ({"back_after_seconds": 61}, "limit raised to full load of all"),
         ({"ladder": {**LADDER, "L0": ((0, 59_000_000),)}}, "quotas written for L0"),
         ({"ladder": {**LADDER, "L3": ((15, 6_000_000), (45, 1_000_000))}}, "levels written before their turn"),
     ],
@@ -36,7 +36,7 @@ def test_what_goes_wrong_misses_its_bound(spoilt: dict[str, Any], name: str, pla
 def test_an_operator_that_does_nothing_misses_the_times_and_no_rate_of_a_client(played_episode: PlayedEpisode) -> None:
     names = missed(played_episode, ladder={})
     assert "limit lowered to first quota written" in names
-    assert "first write until the card is within the limit + 5 % (24 s mean)" in names
+    assert "first write until the NIC is within the limit + 5 % (24 s mean)" in names
     assert not any("at rest" in name for name in names)
 
 

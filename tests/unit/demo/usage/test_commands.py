@@ -13,13 +13,13 @@ from tidegate.cli import app
 START, END = 1_795_356_000 + 50, 1_795_356_600.0  # 14:00:50Z, 14:10
 
 
-def commands(*, has_cards: bool = True, end: float = END) -> UsageCommands:
-    return UsageCommands("http://127.0.0.1:9090", Path("out/demo"), START, end, has_cards=has_cards)
+def commands(*, has_nics: bool = True, end: float = END) -> UsageCommands:
+    return UsageCommands("http://127.0.0.1:9090", Path("out/demo"), START, end, has_nics=has_nics)
 
 
-@pytest.mark.parametrize("has_cards", [True, False])
-def test_each_is_a_command_that_there_is(has_cards: bool) -> None:
-    asked = commands(has_cards=has_cards)
+@pytest.mark.parametrize("has_nics", [True, False])
+def test_each_is_a_command_that_there_is(has_nics: bool) -> None:
+    asked = commands(has_nics=has_nics)
     for arguments in (asked.roll_up, asked.verify, asked.report):
         context = typer.main.get_command(app).make_context("tidegate", list(arguments))
         while hasattr(context.command, "resolve_command"):

@@ -1,4 +1,4 @@
-"""Everything that the experiment stands on, started part by part with its progress shown, and taken away again at any end.
+"""The parts that the experiments run on, started part by part with its progress shown, and taken away again at any end.
 
 ZooKeeper, three brokers, Prometheus and the Kubernetes API come from the lab; the operator is a process of its own, started as a user
 would start it. Kubernetes and the operator start beside Kafka. As root, every broker gets a network namespace; without root all are on
@@ -169,8 +169,8 @@ _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
 
 
 @dataclass(frozen=True, slots=True)
-class Estate:
-    """The running parts; Prometheus may still be starting, since nobody needs it before the first measurement."""
+class Parts:
+    """The running parts; Prometheus may still be starting, since it is not needed before the first measurement."""
 
     kafka: KafkaLab
     prometheus: Beside[PrometheusLab]
@@ -180,33 +180,33 @@ class Estate:
 
 @dataclass(slots=True)
 class SetupLog:
-    """How long each part took to set up, told line by line as it happens."""
+    """How long each part took to set up, reported line by line as it happens."""
 
-    say: Callable[[str], None]
+    report: Callable[[str], None]
     seconds: dict[str, float] = field(default_factory=dict)
 
     def timed(self, part: str, work: Callable[[], T]) -> T:
-        """Do `work`, note and tell how long it took."""
+        """Do `work`, and report how long it took."""
         started = time.monotonic()
         answer = work()
         self.seconds[part] = time.monotonic() - started
-        self.say(f"  {part:<40} {self.seconds[part]:6.1f} s")
+        self.report(f"  {part:<40} {self.seconds[part]:6.1f} s")
         return answer
 
 
 @contextmanager
-def estate(log: SetupLog, output: Path, *, interruption: Interruption) -> Iterator[Estate]:
+def running_parts(log: SetupLog, output: Path, *, interruption: Interruption) -> Iterator[Parts]:
     """All parts, running; the operator's log and audit trail go to `output`.
 
     Raises LabError when the machine lacks something or a part does not start; what was started is stopped then.
     """
     refuse_missing(*_NEEDED)
     # What is not in the cache yet is fetched and built here, one after the other: both want the whole machine.
-    with interruption.told():
+    with interruption.reported():
         log.timed("Kafka's jars (downloaded once)", kafka_jars)
         log.timed("Kubernetes' binary (built once)", kube_binary)
-        log.say("  starting Kafka, Prometheus, the Kubernetes API and the operator ...")
-    with ExitStack() as stack, interruption.told():
+        log.report("  starting Kafka, Prometheus, the Kubernetes API and the operator ...")
+    with ExitStack() as stack, interruption.reported():
         metrics_port = free_port()
         kubernetes = stack.enter_context(Beside(_kubernetes(log, output, metrics_port)))
         brokers = KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER, *USERS))
@@ -216,7 +216,7 @@ def estate(log: SetupLog, output: Path, *, interruption: Interruption) -> Iterat
         # It waits for a first scrape of the operator, too, which has been started by now.
         operators_metrics = ScrapeTarget("operator", f"{_OPERATOR_HOST}:{metrics_port}")
         prometheus = stack.enter_context(Beside(monitoring(kafka, further=[operators_metrics])))
-        yield Estate(kafka, prometheus, kube, operator)
+        yield Parts(kafka, prometheus, kube, operator)
 
 
 @contextmanager
@@ -227,7 +227,7 @@ def _kubernetes(log: SetupLog, output: Path, metrics_port: int) -> Iterator[tupl
         yield kube, stack.enter_context(_start_operator(kube, output, metrics_port))
 
 
-def describe(parts: Estate) -> dict[str, str]:
+def describe(parts: Parts) -> dict[str, str]:
     """What runs where, as label and text."""
     if parts.kafka.network is None:
         where = "three brokers and the clients on loopback (network namespaces need root)"
