@@ -212,7 +212,7 @@ class Play:
 
     def _show_rates(self, running: Producers, ended: threading.Event) -> None:
         while not ended.wait(1.0):
-            self._board.show_rates({str(partition): rates for partition, rates in running.history(HISTORY_SECONDS).items()})
+            self._board.show_rates({f"p{partition}": rates for partition, rates in running.history(HISTORY_SECONDS).items()})
 
     def _kill_broker(self) -> None:
         self._killed_at = time.time()

@@ -109,13 +109,13 @@ def failover_view(contract: int) -> View:
     """Experiment 1: a row for each partition and their total; `contract` is the promised rate per partition, in bytes per second."""
 
     def rows(board: Snapshot) -> list[Row]:
-        history = {str(partition): board.rates.get(str(partition), ()) for partition in HEALTHY_LEADERS}
+        history = {partition: board.rates.get(f"p{partition}", ()) for partition in HEALTHY_LEADERS}
         highest = max((rate for rates in history.values() for rate in rates), default=0.0)
         drawn = []
         for partition, rates in history.items():
-            leader = f"broker {board.leaders[int(partition)]}" if int(partition) in board.leaders else "none"
+            leader = f"broker {board.leaders[partition]}" if partition in board.leaders else "none"
             after = (f"{recent_mean(rates) / 1e6:.1f} MB/s", f"{contract / 1e6:g} MB/s")
-            drawn.append(Row((partition, leader), rates, highest, after, _style(recent_mean(rates), contract)))
+            drawn.append(Row((str(partition), leader), rates, highest, after, _style(recent_mean(rates), contract)))
         total, promised = sum(map(recent_mean, history.values())), contract * len(HEALTHY_LEADERS)
         after = (f"{total / 1e6:.1f} MB/s", f"{promised / 1e6:g} MB/s")
         return [*drawn, Row(("total", ""), (), 0.0, after, f"bold {_style(total, promised)}")]

@@ -217,7 +217,8 @@ def _figures(played: Episode, run: _Run) -> Iterator[Figure]:
     first = played.first_write_seconds()
     if first is None:
         raise LabError(
-            f"{what}: no quota was written within {_LONGEST_CUT_SECONDS} s, so there is nothing to measure. The log of the operator is kept."
+            f"{what}: no quota was written within {_LONGEST_CUT_SECONDS} s, so nothing was measured. "
+            f"Read out/bench/{run.name}.operator.log."
         )
     each = {level: played.longest_silence(level) for level in ("L3", "L2", "L1", "L0")}
     note = ", ".join(f"{level} {seconds} s" for level, seconds in each.items())

@@ -19,13 +19,13 @@ from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 
-pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
 
 CALM, HOT, LIMIT = 1_000_000, 3_000_000, 2_000_000  # bytes per second
 
 
-class Card:
-    """A network card's counter that grows at the rate the test sets."""
+class NicCounter:
+    """A NIC's counter that grows at the rate the test sets."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
@@ -40,15 +40,15 @@ class Card:
 
 
 @pytest.fixture
-def cards() -> dict[int, Card]:
-    return {broker: Card(CALM) for broker in (1, 2, 3)}
+def nics() -> dict[int, NicCounter]:
+    return {broker: NicCounter(CALM) for broker in (1, 2, 3)}
 
 
 @pytest.fixture
-def prometheus(cards: dict[int, Card]) -> Iterator[PrometheusLab]:
-    """Scrapes the three cards every second."""
+def prometheus(nics: dict[int, NicCounter]) -> Iterator[PrometheusLab]:
+    """Scrapes the three nics every second."""
     with ExitStack() as stack:
-        targets = [ScrapeTarget("node", stack.enter_context(exporting(card.page)).address, broker) for broker, card in cards.items()]
+        targets = [ScrapeTarget("node", stack.enter_context(exporting(nic.page)).address, broker) for broker, nic in nics.items()]
         yield stack.enter_context(PrometheusLab(targets))
 
 
@@ -88,7 +88,7 @@ def declared(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_n
 
 
 def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
-    crds: KubeApi, api_client: ApiClient, declared: str, prometheus: PrometheusLab, cards: dict[int, Card], tmp_path: Path
+    crds: KubeApi, api_client: ApiClient, declared: str, prometheus: PrometheusLab, nics: dict[int, NicCounter], tmp_path: Path
 ) -> None:
 
     def comes(expected: dict[int, str], what: str) -> None:
@@ -96,14 +96,14 @@ def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
 
     with OperatorProcess(crds, declared, tmp_path) as operator:
         comes({1: "Within", 2: "Within", 3: "Within"}, "three brokers within their limits")
-        cards[2].rate = HOT
+        nics[2].rate = HOT
         comes({1: "Within", 2: "Over", 3: "Within"}, "a broker over its limit")
         told = crds.kubectl("get", "events", "-n", declared, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
         assert "BrokerOverLimit Broker 2: egress " in told
         assert " of 2.0 MB/s" in told
         header, row = (line.split() for line in crds.kubectl("get", "bbp", "-n", declared).splitlines())
         assert dict(zip(header, row, strict=True))["OVER"] == "1"
-        cards[2].rate = CALM
+        nics[2].rate = CALM
         comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
         prometheus.process.kill()
         comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that nobody knows")

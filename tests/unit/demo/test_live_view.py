@@ -36,7 +36,7 @@ def board(played: PlayedRun) -> Board:
     board.show_quota(USER, 12_500_000)
     board.show_leaders(FIXED_KILLED.leaders)
     board.show_brokers(frozenset({1, 2}))
-    board.show_rates(dict.fromkeys(("0", "1", "2"), (10e6,) * 48))
+    board.show_rates(dict.fromkeys(("p0", "p1", "p2"), (10e6,) * 48))
     for second in range(20):
         board.mark(float(second), MarkKind.EVENT, "LeadersMoved (BusinessTier/accounting): " + "a long message " * 20)
     return board

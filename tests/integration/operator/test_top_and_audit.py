@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
 from controller_logic.model import Level
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
+from lab.quota_watch import QuotaWatch
 from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.tide import CONTRACT, MB, Tide, Witness
+from tests.integration.operator.throttling import CONTRACT, MB, SimulatedLoad
 
-pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
 
 LOW, HIGH = 40 * MB, 1000 * MB
 VERSION = {"apiVersion": "tidegate.io/v1alpha1"}
@@ -37,34 +37,26 @@ def tidegate(*arguments: str) -> Any:
 
 
 @pytest.fixture
-def tide(kafka: KafkaLab, unique_name: str) -> Iterator[Tide]:
+def load(kafka: KafkaLab, unique_name: str) -> Iterator[SimulatedLoad]:
     """One user of L0 and one of L3, each of whom fetches 25 MB/s from broker 2."""
     kafka.create_topic(unique_name, assignment=[[2, 1]])
-    client = KazooClient(kafka.zookeeper_connect)
-    client.start()
-    tide = Tide(client, {level: f"{unique_name}-{level.value.lower()}" for level in (Level.L0, Level.L3)})
-    with Witness(tide):  # what clients send follows what it sees
-        yield tide
-    client.stop()
-    client.close()
+    users = {level: f"{unique_name}-{level.value.lower()}" for level in (Level.L0, Level.L3)}
+    with QuotaWatch(kafka.zookeeper_connect, users.values()) as watch:
+        yield SimulatedLoad(watch, users)
 
 
 @pytest.fixture
-def declared(crds: KubeApi, kafka: KafkaLab, tide: Tide, unique_name: str) -> Iterator[str]:
+def declared(crds: KubeApi, kafka: KafkaLab, load: SimulatedLoad, unique_name: str) -> Iterator[str]:
     """The namespace of a policy that scrapes every second, with a wide limit; and the two tiers."""
     with ExitStack() as stack:
-        pages = {broker: stack.enter_context(exporting(partial(_page, tide, broker))) for broker in (1, 2, 3)}
+        pages = {broker: stack.enter_context(exporting(partial(load.page, broker))) for broker in (1, 2, 3)}
         prometheus = stack.enter_context(PrometheusLab([ScrapeTarget("node", page.address, broker) for broker, page in pages.items()]))
         crds.kubectl("create", "namespace", unique_name)
-        crds.kubectl("apply", "-f", "-", input=json.dumps(objects(kafka, prometheus, tide, unique_name)))
+        crds.kubectl("apply", "-f", "-", input=json.dumps(objects(kafka, prometheus, load, unique_name)))
         yield unique_name
 
 
-def _page(tide: Tide, broker: int, _: int) -> str:
-    return tide.page(broker)
-
-
-def objects(kafka: KafkaLab, prometheus: PrometheusLab, tide: Tide, namespace: str) -> dict[str, Any]:
+def objects(kafka: KafkaLab, prometheus: PrometheusLab, load: SimulatedLoad, namespace: str) -> dict[str, Any]:
     store = {"quotaStore": "ZooKeeper", "zookeeper": {"connect": kafka.zookeeper_connect}}
     spec = {
         "mode": "Enforce",
@@ -73,7 +65,7 @@ def objects(kafka: KafkaLab, prometheus: PrometheusLab, tide: Tide, namespace: s
         "brokers": {"egressLimit": HIGH},
         "escalation": {"holdSeconds": 5, "maxMuteSeconds": 3},
     }
-    tiers = [_tier(level, user, namespace) for level, user in tide.users.items()]
+    tiers = [_tier(level, user, namespace) for level, user in load.users.items()]
     policy = {**VERSION, "kind": "BrokerBandwidthPolicy", "metadata": {"name": "orders", "namespace": namespace}, "spec": spec}
     return {"apiVersion": "v1", "kind": "List", "items": [policy, *tiers]}
 
@@ -85,32 +77,34 @@ def _tier(level: Level, user: str, namespace: str) -> dict[str, Any]:
     return {**VERSION, "kind": "BusinessTier", "metadata": {"name": level.value.lower(), "namespace": namespace}, "spec": spec}
 
 
-def test_an_episode_is_shown_while_it_happens_and_told_afterwards(crds: KubeApi, declared: str, tide: Tide, tmp_path: Path) -> None:
+def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
+    crds: KubeApi, declared: str, load: SimulatedLoad, tmp_path: Path
+) -> None:
     def limit(bytes_per_second: int) -> None:
         patch = json.dumps({"spec": {"brokers": {"egressLimit": bytes_per_second}}})
         crds.kubectl("patch", "bbp", "orders", "-n", declared, "--type=merge", "-p", patch)
 
-    def comes(what: str, told: Any) -> None:
-        wait_until(told, what, timeout_seconds=60, poll_seconds=0.2)
+    def comes(what: str, holds: Any) -> None:
+        wait_until(holds, what, timeout_seconds=60, poll_seconds=0.2)
 
-    with Witness(tide), OperatorProcess(crds, declared, tmp_path) as operator:  # what clients send follows what the witness sees
-        comes("both contracts", lambda: set(tide.look().values()) == {CONTRACT})
-        tide.other = 40.0 * MB  # so that the broker stays over its limit, whatever L3 gives
+    with OperatorProcess(crds, declared, tmp_path) as operator:
+        comes("both contracts", lambda: set(load.quotas().values()) == {CONTRACT})
+        load.other = 40.0 * MB  # so that the broker stays over its limit, whatever L3 gives
         limit(LOW)
-        comes("a cut", lambda: (tide.look()[Level.L3] or 0) < CONTRACT)
+        comes("a cut", lambda: (load.quotas()[Level.L3] or 0) < CONTRACT)
         now = tidegate("top", "--once", "--kubeconfig", str(crds.kubeconfig), "-n", declared)
         comes("the effect of a cut", lambda: any(map(_bites, operator.lines())))
-        tide.other = 0.0
+        load.other = 0.0
         limit(HIGH)
-        comes("both contracts again", lambda: set(tide.look().values()) == {CONTRACT})
+        comes("both contracts again", lambda: set(load.quotas().values()) == {CONTRACT})
         comes("the write of it in the trail", lambda: _writes(operator)[-1:] and _writes(operator)[-1]["to"] == CONTRACT)
         log = tmp_path / "operator.log"
-        trail = tidegate("audit", "-f", str(log), "--entity", tide.users[Level.L3])["lines"]
+        trail = tidegate("audit", "-f", str(log), "--entity", load.users[Level.L3])["lines"]
         (important, batch) = tidegate("audit", "-f", str(log), "--summary")["summary"]
-        crds.kubectl("delete", "bbp", "orders", "-n", declared)  # no younger policy may have the cluster while this one stands
+        crds.kubectl("delete", "bbp", "orders", "-n", declared)  # no younger policy may have the cluster while this one is there
 
-    _shows_who_is_held(now, tide)
-    _tells_every_write(trail)
+    _shows_who_is_held(now, load)
+    _has_every_write(trail)
     assert (important["level"], important["cuts"], important["secondsBelowContract"]) == ("L0", 0, 0)
     assert (batch["level"], batch["brokers"]) == ("L3", ["2 egress"])
     assert batch["cuts"] >= 1
@@ -119,7 +113,7 @@ def test_an_episode_is_shown_while_it_happens_and_told_afterwards(crds: KubeApi,
 
 
 def _bites(line: dict[str, Any]) -> bool:
-    """Whether it tells of a cut after which less was sent; the first one may be above what is sent."""
+    """Whether it reports a cut after which less was sent; the first one may be above what is sent."""
     return line.get("kind") == "effect" and line["entities"][0]["rateAfter"] < line["entities"][0]["rateBefore"]
 
 
@@ -127,7 +121,7 @@ def _writes(operator: OperatorProcess) -> list[dict[str, Any]]:
     return [line for line in operator.lines() if line.get("kind") == "write" and line["level"] == "L3"]
 
 
-def _shows_who_is_held(now: Any, tide: Tide) -> None:
+def _shows_who_is_held(now: Any, load: SimulatedLoad) -> None:
     brokers = {row["id"]: row for row in now["brokers"]}
     assert (brokers[2]["limit"], brokers[2]["pressure"]) == (LOW, "Over")
     assert brokers[1]["pressure"] == "Within"
@@ -137,7 +131,7 @@ def _shows_who_is_held(now: Any, tide: Tide) -> None:
     assert (members["L0"]["belowContract"], members["L0"]["quota"]) == (False, CONTRACT)
 
 
-def _tells_every_write(trail: list[dict[str, Any]]) -> None:
+def _has_every_write(trail: list[dict[str, Any]]) -> None:
     """What each write found is what the one before it left, from the first quota to the contract at the end."""
     writes = [line for line in trail if line["kind"] == "write"]
     rounds = {line["id"] for line in trail if line["kind"] == "round"}
