@@ -1,4 +1,4 @@
-"""What the brokers' `quota.window.num` does to accuracy, mutes and the card.
+"""What the brokers' `quota.window.num` does to accuracy, mutes and the NIC.
 
 `python -m bench quota-window-3` measures one window, on a broker of its own.
 `python -m bench.quota_window` gathers the newest run of every window into docs/measurements and prints the tables of docs/quota-window.md.
@@ -33,7 +33,7 @@ from lab.load import LoadClient, LoadPlan
 from lab.network import Namespace
 from lab.rates import ByteSeries, Sample, steady_mean
 
-# The bytes of a machine's network card in each second of the wall clock, as the kernel counts
+# The bytes of a machine's NIC in each second of the wall clock, as the kernel counts
 # them. It judges nothing.
 
 
@@ -44,14 +44,14 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """All bytes that a card has sent and received since it exists."""
+    """All bytes that a NIC has sent and received since it exists."""
 
     egress: int
     ingress: int
 
 
-class Card:
-    """A context manager that reads the counters of `namespace`'s card while it is open.
+class NicCounters:
+    """A context manager that reads the counters of `namespace`'s NIC while it is open.
 
     Readings come a few times a second, later where the machine is busy elsewhere; between two of them bytes are spread evenly.
     """
@@ -61,7 +61,7 @@ class Card:
         self._egress: list[Sample] = []
         self._ingress: list[Sample] = []
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="card", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="nic-counters", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -184,7 +184,7 @@ def load_clients(kafka: KafkaLab) -> Iterator[tuple[Client, LoadClient]]:
 
 
 # What each second of a run moved, and the CSV file of it: a row a second, a column a client and a
-# direction of the card.
+# direction of the NIC.
 
 
 _KEYS = ("window", "second", "phase")
@@ -262,7 +262,7 @@ def window_picture(runs: Mapping[int, Sequence[Second]]) -> str:
         axes = figure.subplots(2, len(runs), sharey="row", squeeze=False)
         for column, (samples, rows) in enumerate(sorted(runs.items())):
             _cut(axes[0][column], rows)
-            _card(axes[1][column], rows)
+            _nic(axes[1][column], rows)
             axes[0][column].set_title(f"{samples} x 1 s", fontsize=10)
         axes[0][0].set_ylabel("5 MB/s consumer,\ncut to 1 MB/s at 0\nMB/s")
         axes[1][0].set_ylabel("NIC egress,\nnothing changed\nMB/s")
@@ -280,7 +280,7 @@ def _cut(axes: Axes, rows: Sequence[Second]) -> None:
     axes.set_xlabel("seconds", fontsize=8)
 
 
-def _card(axes: Axes, rows: Sequence[Second]) -> None:
+def _nic(axes: Axes, rows: Sequence[Second]) -> None:
     steady = of_phase(rows, Phase.STEADY)
     sent = [row.egress / 1e6 for row in steady]
     axes.stairs(sent, fill=True, color=Colour.NIC)
@@ -293,17 +293,17 @@ def _card(axes: Axes, rows: Sequence[Second]) -> None:
 # quotas cut to a half and to a fifth.
 
 
-_STEADY_SECONDS = 60  # whole teeth of every window: 3, 4, 5, 6 and 12 s
+_STEADY_SECONDS = 60  # whole sawteeth of every window: 3, 4, 5, 6 and 12 s
 _SETTLED_SECONDS = 12
 _AFTERWARDS_SECONDS = 8
 _LAST_ROWS_SECONDS = 1.5  # until every client has written its last second
 
 
 def phases(samples: int) -> list[tuple[Phase, int]]:
-    """Each phase with its seconds; after a cut the longest mute, one tooth and a little more."""
-    teeth = samples + 1
-    settle = max(_SETTLED_SECONDS, 2 * teeth)
-    cuts = {phase: round(mute_seconds(samples, phase)) + teeth + _AFTERWARDS_SECONDS for phase in (Phase.HALF, Phase.FIFTH)}
+    """Each phase with its seconds; after a cut the longest mute, one sawtooth and a little more."""
+    period_seconds = samples + 1
+    settle = max(_SETTLED_SECONDS, 2 * period_seconds)
+    cuts = {phase: round(mute_seconds(samples, phase)) + period_seconds + _AFTERWARDS_SECONDS for phase in (Phase.HALF, Phase.FIFTH)}
     lengths = {Phase.SETTLE: settle, Phase.STEADY: _STEADY_SECONDS, Phase.RETURN: settle, **cuts}
     return [(phase, lengths[phase]) for phase in Phase]
 
@@ -323,11 +323,11 @@ def run(samples: int) -> list[Second]:
         make_topics(kafka)
         quotas = stack.enter_context(_quotas(kafka))
         namespace = kafka.broker(1).plan.namespace
-        card = stack.enter_context(Card(namespace)) if namespace else None
+        nic = stack.enter_context(NicCounters(namespace)) if namespace else None
         quotas.set(share=1.0)
         clients = _start(stack, kafka, samples)
         seconds = _play(quotas, samples)
-        return _rows(samples, seconds, clients=clients, card=card)
+        return _rows(samples, seconds, clients=clients, nic=nic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +372,7 @@ def _change(client: Client, share: float) -> QuotaChange:
 
 
 def _start(stack: ExitStack, kafka: KafkaLab, samples: int) -> dict[Client, LoadClient]:
-    """All clients, begun one after the other within one tooth."""
+    """All clients, begun one after the other within one sawtooth."""
     clients = {}
     for client, load in load_clients(kafka):
         clients[client] = stack.enter_context(load)
@@ -398,14 +398,16 @@ def _sleep_until(unix_seconds: float) -> None:
     time.sleep(max(0.0, unix_seconds - time.time()))
 
 
-def _rows(samples: int, seconds: Sequence[tuple[int, Phase]], *, clients: Mapping[Client, LoadClient], card: Card | None) -> list[Second]:
-    """Without a card of its own (that needs root), the broker's traffic is what its clients moved."""
+def _rows(
+    samples: int, seconds: Sequence[tuple[int, Phase]], *, clients: Mapping[Client, LoadClient], nic: NicCounters | None
+) -> list[Second]:
+    """Without a NIC of its own (that needs root), the broker's traffic is what its clients moved."""
     moved = {client: {row.unix_seconds: row.moved_bytes for row in load.rows()} for client, load in clients.items()}
     each = [{client.name: moved[client].get(unix_second, 0) for client in CLIENTS} for unix_second, _ in seconds]
-    carried = card.carried_in([unix_second for unix_second, _ in seconds]) if card else [_carried(amounts) for amounts in each]
+    carried = nic.carried_in([unix_second for unix_second, _ in seconds]) if nic else [_carried(amounts) for amounts in each]
     return [
-        Second(samples, number, phase, amounts, by_card.egress, by_card.ingress)
-        for number, ((_, phase), amounts, by_card) in enumerate(zip(seconds, each, carried, strict=True))
+        Second(samples, number, phase, amounts, by_nic.egress, by_nic.ingress)
+        for number, ((_, phase), amounts, by_nic) in enumerate(zip(seconds, each, carried, strict=True))
     ]
 
 
@@ -414,7 +416,7 @@ def _carried(amounts: Mapping[str, int]) -> Carried:
     return Carried(sum(amounts.values()) - written, written)
 
 
-# What the rows of a run say: how near clients come to their quotas, how the card swings, how long
+# What the rows of a run say: how near clients come to their quotas, how the NIC swings, how long
 # clients are silent. Pure arithmetic.
 
 
@@ -422,7 +424,7 @@ CUTS = (Phase.HALF, Phase.FIFTH)
 
 
 def share_percent(rows: Sequence[Second], client: Client) -> float:
-    """The client's steady mean as a share of its quota, in percent; whole teeth count alike wherever the minute begins."""
+    """The client's steady mean as a share of its quota, in percent; whole sawteeth count alike wherever the minute begins."""
     steady = of_phase(rows, Phase.STEADY)
     begin = steady[0].second
     series = ByteSeries([Sample(begin, 0), *(Sample(row.second + 1, row.of(client)) for row in steady)])
@@ -435,7 +437,7 @@ def peak(carried: Sequence[int]) -> float:
 
 
 def egress_peak(rows: Sequence[Second]) -> float:
-    """How far the highest steady second of the card's egress is above the mean, as a factor."""
+    """How far the highest steady second of the NIC's egress is above the mean, as a factor."""
     return peak([row.egress for row in of_phase(rows, Phase.STEADY)])
 
 
@@ -470,7 +472,7 @@ def _accuracy(rows: Sequence[Second]) -> Figure:
     farthest = max(abs(shares[client] - 100) for client in CLIENTS if client.kind is Kind.PRODUCER)
     least = min(shares, key=lambda client: shares[client])
     what = f"quota.window.num {rows[0].window}: share of its quota that the worst of nine flat-out clients gets"
-    peaks = f"highest second of the card's egress {egress_peak(rows):.1f}, ingress {ingress_peak(rows):.1f} times its mean"
+    peaks = f"highest second of the NIC's egress {egress_peak(rows):.1f}, ingress {ingress_peak(rows):.1f} times its mean"
     note = f"{least.kind} of {least.quota // 1_000_000} MB/s; producers within {farthest:.0f} % of theirs; {peaks}"
     return Figure(what, shares[least], "%", None, note)
 
@@ -503,8 +505,8 @@ def tables(runs: Mapping[int, Sequence[Second]]) -> str:
         for client in CLIENTS
     }
     peaks = {
-        "card's egress: highest second over the mean": [f"{egress_peak(rows):.1f} x" for rows in runs.values()],
-        "card's ingress: highest second over the mean": [f"{ingress_peak(rows):.1f} x" for rows in runs.values()],
+        "NIC's egress: highest second over the mean": [f"{egress_peak(rows):.1f} x" for rows in runs.values()],
+        "NIC's ingress: highest second over the mean": [f"{ingress_peak(rows):.1f} x" for rows in runs.values()],
     }
     silences = _silences("not cut", Phase.STEADY, runs)
     for phase in CUTS:

@@ -22,7 +22,7 @@ from lab.machine import describe_machine
 # processors, and the most memory at once.
 #
 # Memory is the sum of resident sets, which counts what processes share once for each of them: it
-# is never told too small.
+# is never too small.
 
 
 _LOOK_SECONDS = 0.05
@@ -254,7 +254,7 @@ def _surroundings(record: Record) -> str:
 
 
 # Measuring again where the host of this virtual machine gave its processors to others: such a run
-# tells of the host.
+# measures the host.
 
 
 _STOLEN_PERCENT = 12.0

@@ -18,8 +18,8 @@ HISTORY_SECONDS = 48
 class Snapshot:
     """The board at one moment. Rates are bytes per second, None = not known.
 
-    `rates` is row -> one rate a second, newest last; a row is a partition (`p0`) in experiment 1, a level later. So are `quotas` (in experiment
-    1 by user) and `states`. `results` are lines about finished phases.
+    `rates` is row -> one rate a second, newest last; a row is a partition (`p0`) in experiment 1, a level later. So are `states`, and
+    `quotas`, but for experiment 1, where they are by user. `results` are lines about finished phases.
     """
 
     title: str = "Set-up"

@@ -1,6 +1,6 @@
-"""Plays the experiment: takes each phase's steps, lets it settle, measures it. It judges nothing and draws nothing.
+"""Plays experiment 1: takes each phase's steps, lets it settle, measures it. It judges nothing and draws nothing.
 
-The order is fixed by `script`; what is started and stopped is in `estate`, `load` and `kafka_administrator`.
+The order is fixed by `script`; what is started and stopped is in `parts`.
 """
 
 import json
@@ -102,7 +102,7 @@ _READY_TIMEOUT_SECONDS = 30
 
 
 class Play:
-    """One run on a running estate; a context manager, because its producers must end with it."""
+    """One run on the running parts; a context manager, because its producers must end with it."""
 
     def __init__(self, parts: Parts, board: Board, quota: QuotaWatch, leaders: LeaderWatch, *, scale: Scale, windows: Windows) -> None:
         self._parts = parts

@@ -66,7 +66,7 @@ class Done:
 class UsageCommands:
     """Arguments after `tidegate`. `start_seconds` is before the first byte, `end_seconds` the end of the last window that is over.
 
-    `has_nics`: each broker has a network card of its own, with an exporter.
+    `has_nics`: each broker has a NIC of its own, with an exporter.
     """
 
     prometheus_url: str
@@ -226,13 +226,13 @@ def witnesses(prometheus: PrometheusLab, throttling: ThrottlingOutcome, *, until
 
 
 # The bounds of the demo's usage: tables against whoever saw the same traffic without them. What
-# nobody told is missed.
+# was not found is missed.
 
 
 USAGE = "Usage: the demo's own traffic, rolled up"
 # How far a throttled client is off in five minutes at the worst, as docs/usage.md states it.
 SHARE_PERCENT = 6
-# The rate before the cut is one reading of a gauge, a throttled client's mean is told up to 4 % too high (docs/usage.md), and Kafka's delay
+# The rate before the cut is one reading of a gauge, a throttled client's mean is up to 4 % too high (docs/usage.md), and Kafka's delay
 # some seconds too late and too long: together less than a tenth of what is held back.
 HELD_BACK_PERCENT = 10
 
@@ -258,11 +258,11 @@ def _apart(stored: StoredUsage | None, seen: Witnesses | None) -> int | None:
 def _share_checks(stored: StoredUsage | None, seen: Witnesses | None) -> Iterator[Check]:
     """Shares, because brokers send consumers more than these hand on; 1.6 % of all reads when this was first played."""
     arrived = {} if seen is None else seen.arrived
-    told = {one.user: used.moved_bytes for one in BUSINESSES if stored is not None and (used := stored.user(one.user, "fetch"))}
+    used_by = {one.user: used.moved_bytes for one in BUSINESSES if stored is not None and (used := stored.user(one.user, "fetch"))}
     for business in BUSINESSES:
         name = f"{business.user} ({business.level}), its share of all reads"
         expected = 100 * arrived.get(business.user, 0.0) / (sum(arrived.values()) or 1.0)
-        measured = 100 * told[business.user] / sum(told.values()) if business.user in told and seen is not None else None
+        measured = 100 * used_by[business.user] / sum(used_by.values()) if business.user in used_by and seen is not None else None
         yield _within(name, unit="%", expected=expected, measured=measured, percent=SHARE_PERCENT)
 
 

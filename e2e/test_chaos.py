@@ -131,12 +131,12 @@ def test_after_fifty_kills_everything_agrees(
 
     for name in ("bbp/orders", "bt/changed", "bt/untouched"):
         scene.waits_for(name, "Ready", timeout_seconds=120)
-    told = {member["name"]: member["quota"]["fetch"] for member in scene.read("bt/changed")["status"]["members"]}
-    assert told == chaos.promised
+    in_status = {member["name"]: member["quota"]["fetch"] for member in scene.read("bt/changed")["status"]["members"]}
+    assert in_status == chaos.promised
     assert in_kafka.fetch_quotas_in_ledger() == {**chaos.promised, UNTOUCHED: _UNTOUCHED_RATE}
     assert login
     assert in_kafka.login_bytes("orders") == login
     assert quotas.values(UNTOUCHED) == [_UNTOUCHED_RATE], "L0 was written"
     writes = release.audit_lines(kind="write", level="L0", policy=f"{scene.namespace}/orders")
-    assert not [line for line in writes if line["from"] is not None], "the audit tells of a later write to L0"
+    assert not [line for line in writes if line["from"] is not None], "the audit trail has a later write to L0"
     scene.delete("bbp/orders", timeout_seconds=120)

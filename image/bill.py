@@ -41,7 +41,7 @@ _COORDINATES = re.compile(r"META-INF/maven/(?P<group>[^/]+)/(?P<name>[^/]+)/pom\
 
 @dataclass(frozen=True)
 class Jar:
-    """`group` is empty where the jar does not tell it, or where it holds other jars and tells several."""
+    """`group` is empty where the jar does not name it, or where it holds other jars and names several."""
 
     group: str
     name: str
@@ -61,8 +61,8 @@ def jar(file_name: str, content: bytes) -> Jar:
 
 def _group(name: str, content: bytes) -> str:
     with zipfile.ZipFile(BytesIO(content)) as packed:
-        told = [found for entry in packed.namelist() if (found := _COORDINATES.fullmatch(entry))]
-    groups = {found["group"] for found in told if found["name"] == name}
+        named = [found for entry in packed.namelist() if (found := _COORDINATES.fullmatch(entry))]
+    groups = {found["group"] for found in named if found["name"] == name}
     return groups.pop() if len(groups) == 1 else ""
 
 
@@ -105,7 +105,7 @@ def python_component(metadata: Message) -> Component:
 
 
 def jar_component(found: Jar) -> Component:
-    """A jar by its coordinates where it tells them, and by its hashes."""
+    """A jar by its coordinates where it names them, and by its hashes."""
     purl = PackageURL("maven", found.group, found.name, found.version) if found.group else None
     hashes = [HashType(alg=HashAlgorithm.SHA_1, content=found.sha1), HashType(alg=HashAlgorithm.SHA_256, content=found.sha256)]
     return Component(

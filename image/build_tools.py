@@ -71,7 +71,7 @@ def run(
     return done.stdout
 
 
-# Compiled Python for an image whose file system nobody can write to: without it, every start would
+# Compiled Python for an image whose file system no one can write to: without it, every start would
 # compile every module anew.
 #
 # The image's own interpreter compiles, with its own C library, so that the machine's does not

@@ -18,7 +18,7 @@ from lab import packages
 
 @dataclass(frozen=True)
 class Cut:
-    """Something that nobody loads: globs under `/`, and under `but`, what they match and stays."""
+    """Something that is never loaded: globs under `/`, and under `but`, what they match and stays."""
 
     name: str
     globs: tuple[str, ...]
@@ -108,7 +108,7 @@ _SITE = "usr/local/lib/python3.11/dist-packages"
 _INSTALLERS_NOTES = (f"{_SITE}/.lock", f"{_SITE}/*.dist-info/uv_cache.json")
 
 PACKAGES = (
-    Cut("a second Kubernetes client, for asyncio, that nobody imports", (f"{_SITE}/kubernetes/aio",)),
+    Cut("a second Kubernetes client, for asyncio, that is never imported", (f"{_SITE}/kubernetes/aio",)),
     Cut("colours for programming languages", (f"{_SITE}/pygments/lexers/*.py",), but=(f"{_SITE}/pygments/lexers/_*.py",)),
     Cut("tests of packages", tuple(f"{_SITE}/*/{name}" for name in ("tests", "test", "testing", "_testcapi*.so"))),
     Cut("sources of compiled modules", tuple(f"{_SITE}/**/*.{kind}" for kind in ("c", "h", "pyx", "pxd", "pxi"))),
@@ -146,7 +146,7 @@ def _files(path: Path) -> Iterator[Path]:
 # What of the official Kubernetes client the operator can reach: of 64 groups of calls one, of 850
 # kinds those that it names.
 #
-# The client loads calls and kinds when they are first asked for, so no import tells that one is
+# The client loads calls and kinds when they are first asked for, so no import shows that one is
 # missing. What is kept is found by reading,
 # and a test compares `SPOKEN_APIS` with what our sources ask for.
 
@@ -180,9 +180,9 @@ def _reachable_kinds(starts: list[Path], *, models: Path) -> set[Path]:
 
 
 # What compilers leave in libraries for debuggers: more than half of the compiled modules of
-# wheels, and nobody debugs them in a Pod.
+# wheels, and no one debugs them in a Pod.
 #
-# Names of functions stay, so that a crash can be told. It is taken out with Debian's own `strip`,
+# Names of functions stay, so that a crash can be read. It is taken out with Debian's own `strip`,
 # unpacked and not installed, so that the
 # result is the same on every machine.
 

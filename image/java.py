@@ -1,6 +1,6 @@
 """The Java that Spark runs on: Debian's OpenJDK, less what Spark never asks for, put together by its own `jlink`.
 
-Debian's package for servers takes twice the room on a node, and needs libraries for fonts, sound and smart cards. What is here has the same
+Debian's package for servers takes twice the room on a node, and needs libraries for fonts and sound. What is here has the same
 bytes each time, and goes by the same security updates.
 """
 
@@ -110,7 +110,7 @@ def _date_jars(tree: Path) -> None:
 # it wants them in memory.
 #
 # Without the archive each small job reads, checks and links ten thousand classes, which is half of
-# its processor time. A sample job tells
+# its processor time. A sample job shows
 # which they are. The archive serves one Java and one class path, so it is made where both are.
 
 
@@ -145,7 +145,7 @@ def make_classes(tree: Path, *, work: Path, packages: Path, java: Path, spark: P
 
 
 def recording_command(arguments: Sequence[str], root: str, *, record: str) -> list[str]:
-    """The driver's Java machine, told to write the names of the classes that it loads to `record`."""
+    """The driver's Java machine, which writes the names of the classes that it loads to `record`."""
     java, *options = [word for word in spark_start.driver_command(arguments, root) if word not in spark_start.ARCHIVE_OPTIONS]
     return [java, f"-XX:DumpLoadedClassList={record}", *options]
 

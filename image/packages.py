@@ -134,7 +134,7 @@ _GROUPS = f"root:x:0:\ntidegate:x:{USER_ID}:\n"
 _LINKS = {
     "usr/bin/python": "python3",
     "usr/bin/python3": "python3.11",
-    # where OpenSSL looks when nobody names a file; Debian's `openssl` package would have made them
+    # where OpenSSL looks when no file is named; Debian's `openssl` package would have made them
     "usr/lib/ssl/cert.pem": "/etc/ssl/certs/ca-certificates.crt",
     "usr/lib/ssl/certs": "/etc/ssl/certs",
 }

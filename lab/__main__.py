@@ -171,7 +171,7 @@ def _refuse_nonsense(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lab", description="A real estate on one machine: Kafka, Prometheus, a Kubernetes API.")
+    parser = argparse.ArgumentParser(prog="python -m lab", description="Real parts on one machine: Kafka, Prometheus, a Kubernetes API.")
     commands = parser.add_subparsers(required=True, metavar="command")
     command = commands.add_parser("doctor", help="say what this machine lacks, and the command that installs it")
     command.add_argument("--quiet", action="store_true", help="print only what is missing")
@@ -197,7 +197,7 @@ def _add_up(command: argparse.ArgumentParser) -> None:
     command.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(_PARTS)}; without any, kafka")
     command.add_argument("--name", default="lab", help="to tell labs that run side by side apart (default: %(default)s)")
     command.add_argument("--brokers", type=int, default=3, metavar="N", help="default: %(default)s")
-    command.add_argument("--namespaces", action="store_true", help="each broker in a network namespace with a card of its own; needs root")
+    command.add_argument("--namespaces", action="store_true", help="each broker in a network namespace with a NIC of its own; needs root")
     command.add_argument("--users", default="alice,bob", help="SASL PLAIN users, separated by commas (default: %(default)s)")
     command.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="a setting for every broker; may be repeated")
     command.add_argument("--scrape-interval-seconds", type=int, default=1, metavar="N", help="Prometheus (default: %(default)s)")

@@ -130,14 +130,14 @@ class Network:
         return namespace
 
     def limit_egress(self, namespace: Namespace, bytes_per_second: int) -> None:
-        """Give the machine a card that sends no faster than this; a second call changes the rate.
+        """Give the machine a NIC that sends no faster than this; a second call changes the rate.
 
-        The kernel's own figure for the card's speed does not change, so a limit has to be declared, never read from it.
+        The kernel's own figure for the NIC's speed does not change, so a limit has to be declared, never read from it.
         """
         _run(["ip", "netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second)])
 
     def limit_ingress(self, namespace: Namespace, bytes_per_second: int) -> None:
-        """Give the machine a card that receives no faster than this."""
+        """Give the machine a NIC that receives no faster than this."""
         _run(_token_bucket(self._veth(namespace.name.rpartition("-")[2]), bytes_per_second))
 
     def _veth(self, machine: str) -> str:
@@ -155,7 +155,7 @@ def refuse_without_root() -> None:
 
 
 def _token_bucket(device: str, bytes_per_second: int) -> list[str]:
-    # A bucket of 10 ms, but never below 64 KiB: one segment that the card splits later must fit into it.
+    # A bucket of 10 ms, but never below 64 KiB: one segment that the NIC splits later must fit into it.
     burst_bytes = max(65536, bytes_per_second // 100)
     rate = ["rate", f"{bytes_per_second * 8}bit", "burst", f"{burst_bytes}b", "latency", "50ms"]
     return ["tc", "qdisc", "replace", "dev", device, "root", "tbf", *rate]

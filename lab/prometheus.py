@@ -201,7 +201,7 @@ class PrometheusLab:
 def monitoring(kafka: KafkaLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1) -> Iterator[PrometheusLab]:
     """A Prometheus over the brokers of `kafka`: their JMX exporters, and in namespaces a node_exporter each; and over `further`.
 
-    On loopback there is no card that belongs to one broker, so there is no node_exporter either, and that is said.
+    On loopback there is no NIC that belongs to one broker, so there is no node_exporter either, and that is reported.
     """
     targets = [*further, *(ScrapeTarget("kafka", address, broker_id) for broker_id, address in kafka.jmx_targets.items())]
     with ExitStack() as stack:
@@ -228,7 +228,7 @@ def _node_exporter(broker: Broker) -> Process:
     argv = [
         str(unpacked(PROMETHEUS) / "usr/bin/prometheus-node-exporter"),
         f"--web.listen-address={plan.host}:{_NODE_EXPORTER_PORT}",
-        "--collector.disable-defaults",  # a scrape of the cards alone takes a millisecond
+        "--collector.disable-defaults",  # a scrape of the NICs alone takes a millisecond
         "--collector.netdev",
         "--collector.netclass",
     ]

@@ -101,7 +101,7 @@ def _tiers(topic: str) -> list[dict[str, Any]]:
 
 
 def _watched(on: _Installed, what: str) -> list[Figure]:
-    """The replica that writes, or any while nobody does: its memory, and what it takes of a core while nothing changes."""
+    """The replica that writes, or any while none does: its memory, and what it takes of a core while nothing changes."""
     pod = (on.release.holder(on.scene.namespace) if "contracts" in what else "") or sorted(on.release.pods())[0]
     before, _ = _processor_and_memory(on, pod)
     began = time.monotonic()

@@ -209,7 +209,7 @@ def changes_after_cold(on: World, changes: int) -> list[Figure]:
 
 
 def changes_at_rest(on: World, changes: int) -> list[Figure]:
-    """Changes in a cluster where nothing was changed for 15 minutes, each sent once the status tells the one before."""
+    """Changes in a cluster where nothing was changed for 15 minutes, each sent once the status shows the one before."""
     _let_notifications_expire(on)
     return _figures("one changed contract to committed quota", _measure(on, changes), _P99_BOUND_MILLISECONDS)
 
@@ -243,7 +243,7 @@ def _measure(on: World, changes: int, *, wait_for_status: bool = True) -> list[f
         rate = int(_tier(on)["spec"]["members"][0]["contract"]["perPartition"]["produce"]) + _RAISE
         latencies.append(_change(on, rate) * 1000)
         if wait_for_status:
-            _wait_for_change(partial(_told, on, rate), "the status of the change", poll_seconds=0.1)
+            _wait_for_change(partial(_is_in_status, on, rate), "the status of the change", poll_seconds=0.1)
     return latencies
 
 
@@ -257,7 +257,7 @@ def _change(on: World, rate: int) -> float:
     return float(on.zookeeper.exists(_USER).last_modified) - started
 
 
-def _told(on: World, rate: int) -> bool:
+def _is_in_status(on: World, rate: int) -> bool:
     return bool(_tier(on)["status"]["members"][0].get("quota", {}).get("produce") == rate)
 
 

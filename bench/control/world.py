@@ -50,7 +50,7 @@ class World:
 def world(brokers: int = 3, *, users: Sequence[str] = (), namespaces: bool = False, log: Path | None = None) -> Iterator[World]:
     """Everything running, with an empty namespace, one topic of three partitions, and an operator that manages nothing yet.
 
-    `users` can log in; with `namespaces` (needs root) every broker has a card of its own; `log` keeps the operator's log.
+    `users` can log in; with `namespaces` (needs root) every broker has a NIC of its own; `log` keeps the operator's log.
     """
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaLab(brokers=brokers, users=users, namespaces=namespaces))

@@ -1,7 +1,7 @@
 """Rollups that are struck at random moments: what is published is whole after each blow, and right once a run completes.
 
 `python -m bench.rollup.kills --seed 7 --blows 100`: a failing seed plans the same blows again; when exactly they fall is up to the machine.
-Two brokers, three hours up to midnight, on a Prometheus of its own; rows are compared with those of a run that nobody disturbed.
+Two brokers, three hours up to midnight, on a Prometheus of its own; rows are compared with those of an undisturbed run.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import psutil
 import pyarrow as pa
 
 from bench.results import Figure
-from bench.rollup.estate import Estate, HistoryPrometheus
+from bench.rollup.synthetic import HistoryPrometheus, SyntheticCluster
 from lab import process
 from lab.cache import RunDirectory
 from lab.process import Process, wait_until
@@ -156,7 +156,7 @@ class Targets:
                 return self._strike_process(blow)
             case Kind.STORAGE | Kind.PROMETHEUS:
                 self._break(blow.kind)
-                self._recovery = threading.Thread(target=self._mend, args=(blow,))
+                self._recovery = threading.Thread(target=self._recover, args=(blow,))
                 self._recovery.start()
                 return True
 
@@ -189,7 +189,7 @@ class Targets:
         elif self._disk is not None:
             self._disk.fill()
 
-    def _mend(self, blow: Blow) -> None:
+    def _recover(self, blow: Blow) -> None:
         time.sleep(blow.lasts_seconds)
         if blow.kind is Kind.PROMETHEUS:
             self._prometheus.start()
@@ -241,13 +241,13 @@ def published(store: UsageStore) -> Rows:
 
 def differences(expected: Rows, found: Rows, *, whole: bool) -> list[str]:
     """What is wrong with `found`; without `whole` windows may be missing from it."""
-    told = [f"{table} {window} should not be there" for table, window in found.keys() - expected.keys()]
+    differences = [f"{table} {window} should not be there" for table, window in found.keys() - expected.keys()]
     if whole:
-        told += [f"{table} {window} is missing" for table, window in expected.keys() - found.keys()]
+        differences += [f"{table} {window} is missing" for table, window in expected.keys() - found.keys()]
     for table, window in sorted(expected.keys() & found.keys()):
         columns = _different(expected[table, window], found[table, window])
-        told += [f"{table} {window} differs in {', '.join(columns)}"] if columns else []
-    return told
+        differences += [f"{table} {window} differs in {', '.join(columns)}"] if columns else []
+    return differences
 
 
 def _sorted(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
@@ -272,7 +272,7 @@ def _are_equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
 SEED, BLOWS = 1, 100
 _HOURS = 3
 _MIDNIGHT_MS = 20_602 * DAY_MS
-ESTATE = Estate(_MIDNIGHT_MS - _HOURS * HOUR_MS, hours=_HOURS, brokers=2, clients=20)
+CLUSTER = SyntheticCluster(_MIDNIGHT_MS - _HOURS * HOUR_MS, hours=_HOURS, brokers=2, clients=20)
 _RUN_TIMEOUT_SECONDS = 300.0
 
 
@@ -318,7 +318,7 @@ class Siege:
         return completed
 
     def finish(self, outcome: Outcome) -> None:
-        """A last run that nobody disturbs, on what the others left."""
+        """A last, undisturbed run, on what the others left."""
         with self._run(self._store) as run:
             run.expect_success(_RUN_TIMEOUT_SECONDS)
         self._judge("an undisturbed run after all of them", outcome, completed=True)
@@ -368,7 +368,7 @@ class Siege:
         return process.start("rollup", self._argv(folder), log_path=log_path, environment=self._java, niceness=0)
 
     def _argv(self, folder: Path) -> list[str]:
-        start, end = (datetime.fromtimestamp(at_ms / 1000, UTC).isoformat() for at_ms in (ESTATE.start_ms, ESTATE.end_ms))
+        start, end = (datetime.fromtimestamp(at_ms / 1000, UTC).isoformat() for at_ms in (CLUSTER.start_ms, CLUSTER.end_ms))
         argv = [sys.executable, "-m", "tidegate", "rollup", "run", "--prometheus", self._prometheus.url]
         return [*argv, "--from", start, "--to", end, "--out", str(folder)]
 
@@ -380,7 +380,7 @@ def besieged(seed: int, blows: int) -> Outcome:
         run = stack.enter_context(RunDirectory())
         (run.path / "prometheus").mkdir()
         prometheus = stack.enter_context(HistoryPrometheus(run.path / "prometheus"))
-        prometheus.write(ESTATE.series())
+        prometheus.write(CLUSTER.series())
         disk = stack.enter_context(SmallDisk(run)) if can_mount() else None
         siege = Siege(prometheus, run.path, disk)
         for number, blow in enumerate(plan(seed, blows, _kinds(disk)), 1):

@@ -1,7 +1,7 @@
 """What the rollups' benchmarks do in a process of its own, so that no Java machine stays in the one that measures: says JSON at its end.
 
 `python -m bench.rollup.process URL FROM_MS TO_MS STORE ROUNDS` reads and folds the hours once to warm up, then so many times by the
-clock, then carries out a whole run, and tells what merged sketches say of each broker.
+clock, then carries out a whole run, and prints what merged sketches show of each broker.
 """
 
 import json
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as columns
 
-from bench.rollup.estate import SCRAPE_MS
+from bench.rollup.synthetic import SCRAPE_MS
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
 from tidegate.rollup.schemas import HOUR_MS
@@ -56,15 +56,15 @@ def _ingested(spark: SparkSession, order: IngestOrder, items: list[WorkItem]) ->
 
 
 def _unsaid(sentence: str) -> None:
-    """Steps of the run are nobody's business here."""
+    """Steps of the run are not shown here."""
 
 
 def _quantiles(spark: SparkSession, store_url: str, start_ms: int, end_ms: int) -> list[list[object]]:
     """Broker, direction, and the five-minute rates of its clients at `QUANTILES`, from all their sketches merged."""
     hourly = frame_of(spark, store_url, "usage_1h", start_ms, end_ms)
     merged = hourly.groupBy("broker", "direction").agg(columns.kll_merge_agg_double("sketch").alias("sketch"))
-    told = (columns.kll_sketch_get_quantile_double("sketch", columns.lit(quantile)) for quantile in QUANTILES)
-    return [list(row) for row in merged.select("broker", "direction", *told).collect()]
+    quantiles = (columns.kll_sketch_get_quantile_double("sketch", columns.lit(quantile)) for quantile in QUANTILES)
+    return [list(row) for row in merged.select("broker", "direction", *quantiles).collect()]
 
 
 def main() -> int:

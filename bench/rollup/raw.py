@@ -1,6 +1,6 @@
 """Fifty million raw rows to the hourly table, ours and others' on the same files: `python -m bench.rollup.raw [brokers]`.
 
-What it is for: an engine in one process is faster at this than anything on Spark, and nobody should believe us otherwise. Figures of others
+What it is for: an engine in one process is faster at this than anything on Spark, and no one should believe us otherwise. Figures of others
 are of their newest versions that we have, with two threads, as ours; their rows are compared with ours, all of them.
 """
 
@@ -26,12 +26,12 @@ from tidegate.rollup.samples import Asked, Selection, SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS
 from tidegate.rollup.tables.store import UsageStore
 
-# Raw samples of a whole estate as Parquet: what every engine is given, ours included. By a number,
+# Raw samples of a whole cluster as Parquet: what every engine is given, ours included. By a number,
 # the same each time.
 #
 # Columns `ts` (ms), `broker`, `user`, `client_id`, `direction`, `rate` (bytes/s, whole) and
 # `throttle_ms`; a file for each broker and hour,
-# sorted by client and time, zstd. Scrapes fall onto the edges of windows, and one at an edge tells
+# sorted by client and time, zstd. Scrapes fall onto the edges of windows, and one at an edge shows
 # of the window that ends there, so five
 # minutes of a client are its twenty rates times 15 s, in whatever language one says it.
 
@@ -127,10 +127,10 @@ class RawTransport:
 
     def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
         """What a server with these rows would answer, of the hour in the middle of the range."""
-        told = [one for broker in range(1, self._brokers + 1) for one in _told(broker) if _is_selected(one, selection)]
-        brokers = {one["broker"] for one in told}
+        found = [one for broker in range(1, self._brokers + 1) for one in _series_of(broker) if _is_selected(one, selection)]
+        brokers = {one["broker"] for one in found}
         if len(brokers) > 1:  # who is there at all: the driver's question
-            return [SeriesSamples(one, np.array([start_ms]), np.zeros(1)) for one in told]
+            return [SeriesSamples(one, np.array([start_ms]), np.zeros(1)) for one in found]
         hour = ((start_ms + end_ms) // 2 - self._start_ms) // HOUR_MS
         return [one for broker in brokers for one in self._hour(broker, hour) if _is_selected(one.labels, selection)]
 
@@ -148,7 +148,7 @@ class RawTransport:
         return self._kept[1]
 
 
-def _told(broker: int) -> list[Mapping[str, str]]:
+def _series_of(broker: int) -> list[Mapping[str, str]]:
     """The kinds of series that each broker has."""
     own = {"broker": str(broker)}
     return [
@@ -187,8 +187,8 @@ def _series(rows: pa.Table, broker: str) -> list[SeriesSamples]:
         labels = {"broker": broker, "user": user, "client_id": client_id, "resource": _RESOURCES[way][0]}
         found.append(SeriesSamples({**labels, "__name__": "kafka_quota_byte_rate"}, times[own], rates[own].astype(np.float64)))
         if throttle[own].any():
-            told = throttle[own].astype(np.float64)
-            found.append(SeriesSamples({**labels, "__name__": "kafka_quota_throttle_time"}, times[own], told))
+            delays = throttle[own].astype(np.float64)
+            found.append(SeriesSamples({**labels, "__name__": "kafka_quota_throttle_time"}, times[own], delays))
         totals[way][1:] += rates[own]
     at = np.append(first[0] - SCRAPE_MS, first)
     return found + [_counter(broker, way, at, np.cumsum(total) * SCRAPE_MS / 1000) for way, total in totals.items()]

@@ -1,4 +1,4 @@
-"""Whole rollups of a made-up estate on a real Prometheus, which shares the machine: warm, cold, and how both grow with the estate.
+"""Whole rollups of a synthetic cluster on a real Prometheus, which shares the machine: warm, cold, and how both grow with the cluster.
 
 What came out is held against what was made: a fast rollup that loses a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
 """
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bench.results import Cost, Figure, cost_of, percentile
-from bench.rollup.estate import Estate, HistoryPrometheus, MadeDirection, made_direction
+from bench.rollup.synthetic import HistoryPrometheus, MadeDirection, SyntheticCluster, made_direction
 from lab import process
 from lab.cache import RunDirectory
 from lab.network import free_port
@@ -240,7 +240,7 @@ def _estimated(made: MadeDirection, fold: BrokerFold, way: Direction) -> NDArray
     return one.traffic.bytes_of_clients
 
 
-# Published tables against the estate that they were made of: brokers to the byte, clients within
+# Published tables against the cluster that they were made of: brokers to the byte, clients within
 # what docs/usage.md states, percentiles
 # by rank. It measures nothing and expects one hour with a scrape on each edge.
 
@@ -253,56 +253,56 @@ Quantiles = Sequence[tuple[int, str, float, float, float]]
 Table = NDArray[np.int64]  # a row for each client, a column for each window
 
 
-def checks(estate: Estate, store: UsageStore, quantiles: Quantiles) -> list[Figure]:
+def checks(cluster: SyntheticCluster, store: UsageStore, quantiles: Quantiles) -> list[Figure]:
     """`quantiles` are broker, direction, and the rates of five minutes at `_SHARES` as merged sketches tell them."""
-    estimated = {(broker, way): _bytes_of_clients(estate, store, broker, way) for broker, way in _every(estate)}
+    estimated = {(broker, way): _bytes_of_clients(cluster, store, broker, way) for broker, way in _every(cluster)}
     return [
-        _brokers(estate, store),
-        *(_clients(estate, estimated, throttled=throttled, windows=windows) for throttled, windows in _STATED),
+        _brokers(cluster, store),
+        *(_clients(cluster, estimated, throttled=throttled, windows=windows) for throttled, windows in _STATED),
         _percentiles(store),
         _sketches(estimated, quantiles),
-        _against_truth(estate, quantiles),
+        _against_truth(cluster, quantiles),
     ]
 
 
-def _every(estate: Estate) -> Iterator[tuple[int, Direction]]:
-    return ((broker, way) for broker in range(1, estate.brokers + 1) for way in DIRECTIONS)
+def _every(cluster: SyntheticCluster) -> Iterator[tuple[int, Direction]]:
+    return ((broker, way) for broker in range(1, cluster.brokers + 1) for way in DIRECTIONS)
 
 
-def _brokers(estate: Estate, store: UsageStore) -> Figure:
-    off = [_lost(estate.made(broker)[way], store.rows("broker_5m"), broker, way, estate=estate) for broker, way in _every(estate)]
+def _brokers(cluster: SyntheticCluster, store: UsageStore) -> Figure:
+    off = [_lost(cluster.made(broker)[way], store.rows("broker_5m"), broker, way, cluster=cluster) for broker, way in _every(cluster)]
     return Figure(
         "bytes of a broker, direction and window in the tables against the truth", float(max(off)), "bytes", 0, f"{len(off)} of them"
     )
 
 
-def _lost(made: MadeDirection, rows: pa.Table, broker: int, way: Direction, *, estate: Estate) -> int:
+def _lost(made: MadeDirection, rows: pa.Table, broker: int, way: Direction, *, cluster: SyntheticCluster) -> int:
     own = rows.filter((pc.field("broker") == broker) & (pc.field("direction") == way)).sort_by("window_start")
     counted, true = own["client_bytes"].to_numpy(), made.bytes_of_clients.sum(axis=0)
     if len(counted) != len(true):
-        raise RuntimeError(f"broker {broker} has {len(counted)} windows of {way} where {len(true)} were made from {estate.start_ms} on")
+        raise RuntimeError(f"broker {broker} has {len(counted)} windows of {way} where {len(true)} were made from {cluster.start_ms} on")
     return int(np.abs(counted - true).max())
 
 
-def _bytes_of_clients(estate: Estate, store: UsageStore, broker: int, way: Direction) -> Table:
+def _bytes_of_clients(cluster: SyntheticCluster, store: UsageStore, broker: int, way: Direction) -> Table:
     """The table's bytes, in the order in which clients were made; 0 where a client has no row."""
     rows = store.rows("usage_5m").filter((pc.field("broker") == broker) & (pc.field("direction") == way))
-    numbers = {user: number for number, (user, _) in enumerate(estate.made(broker)[way].clients)}
+    numbers = {user: number for number, (user, _) in enumerate(cluster.made(broker)[way].clients)}
     found = np.zeros((len(numbers), WINDOW_MS // 25_000), np.int64)
     places = [numbers[user] for user in rows["user"].to_pylist()]
-    found[places, (rows["window_start"].cast(pa.int64()).to_numpy() - estate.start_ms) // WINDOW_MS] = rows["bytes"].to_numpy()
+    found[places, (rows["window_start"].cast(pa.int64()).to_numpy() - cluster.start_ms) // WINDOW_MS] = rows["bytes"].to_numpy()
     return found
 
 
-def _clients(estate: Estate, estimated: dict[tuple[int, Direction], Table], *, throttled: bool, windows: int) -> Figure:
+def _clients(cluster: SyntheticCluster, estimated: dict[tuple[int, Direction], Table], *, throttled: bool, windows: int) -> Figure:
     """As `bench.rollup.speed` measures it: against the client's mean where it was silent."""
     off = []
     for (broker, way), table in estimated.items():
-        made = estate.made(broker)[way]
-        told, true = (
+        made = cluster.made(broker)[way]
+        estimate, true = (
             each[made.throttled == throttled].reshape(-1, 12 // windows, windows).sum(axis=2) for each in (table, made.bytes_of_clients)
         )
-        off.append((100 * np.abs(told - true) / np.maximum(true, true.mean(axis=1, keepdims=True))).ravel())
+        off.append((100 * np.abs(estimate - true) / np.maximum(true, true.mean(axis=1, keepdims=True))).ravel())
     every = np.concatenate(off)
     span, name = "an hour" if windows == 12 else "5 minutes", "throttled" if throttled else "free"
     note = f"median {np.median(every):.1f} %, worst {every.max():.1f} %"
@@ -334,20 +334,20 @@ def _sketches(estimated: dict[tuple[int, Direction], Table], quantiles: Quantile
     return Figure(name, _worst_rank_error(values, quantiles), "%", _MOST_RANK_ERROR_PERCENT, note)
 
 
-def _against_truth(estate: Estate, quantiles: Quantiles) -> Figure:
+def _against_truth(cluster: SyntheticCluster, quantiles: Quantiles) -> Figure:
     values = {
-        (broker, way): np.sort(estate.made(broker)[way].bytes_of_clients.ravel()) * 1000 / WINDOW_MS for broker, way in _every(estate)
+        (broker, way): np.sort(cluster.made(broker)[way].bytes_of_clients.ravel()) * 1000 / WINDOW_MS for broker, way in _every(cluster)
     }
     name = "p50, p95 and p99 from merged sketches against the true rates, error of rank, worst"
     return Figure(name, _worst_rank_error(values, quantiles), "%", _MOST_RANK_ERROR_PERCENT, "estimated bytes and sketches together")
 
 
 def _worst_rank_error(values: dict[tuple[int, Direction], NDArray[np.float64]], quantiles: Quantiles) -> float:
-    """In percent of all values: how far a told quantile stands from its rank; equal values hold all ranks between their first and last."""
+    """In percent of all values: how far a sketch's quantile is from its rank; equal values hold all ranks between their first and last."""
     worst = 0.0
-    for broker, way, *told in quantiles:
+    for broker, way, *sketched in quantiles:
         known = next(each for (number, direction), each in values.items() if (number, direction) == (broker, way))
-        for share, value in zip(_SHARES, told, strict=True):
+        for share, value in zip(_SHARES, sketched, strict=True):
             low, high = (int(np.searchsorted(known, value, side=side)) for side in ("left", "right"))
             worst = max(worst, 100 * (low - share * len(known)) / len(known), 100 * (share * len(known) - high) / len(known))
     return worst
@@ -356,7 +356,7 @@ def _worst_rank_error(values: dict[tuple[int, Direction], NDArray[np.float64]], 
 BEGIN_MS = 494_445 * HOUR_MS
 SAMPLES_PER_SECOND = 1_500_000
 _COLD_SECONDS, _COLD_MEGABYTES = 20.0, 1500.0
-_MOST_GROWTH = 1.25  # seconds a sample, the largest estate against the smallest: what "linear" means here
+_MOST_GROWTH = 1.25  # seconds a sample, the largest cluster against the smallest: what "linear" means here
 _ROUNDS = 5
 _TIMEOUT_SECONDS = 400
 
@@ -365,7 +365,7 @@ _TIMEOUT_SECONDS = 400
 class Warm:
     """Seconds of each round of reading, folding and writing all samples, and of a whole run after them."""
 
-    estate: Estate
+    cluster: SyntheticCluster
     rounds: Sequence[float]
     whole: float
     quantiles: Sequence[tuple[int, str, float, float, float]]
@@ -374,24 +374,24 @@ class Warm:
     @property
     def nanoseconds(self) -> float:
         """Of the clock, for each sample."""
-        return 1e9 * median(self.rounds) / self.estate.samples
+        return 1e9 * median(self.rounds) / self.cluster.samples
 
 
-def ingest_figures(estate: Estate | None = None) -> list[Figure]:
+def ingest_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
     """One hour, warm; with what merged sketches tell against the truth."""
-    estate = estate or Estate(BEGIN_MS)
-    with _serving(estate) as (url, folder):
-        warm = _warm(url, estate, folder, rounds=_ROUNDS)
-        return [_speed(warm), *checks(estate, UsageStore.at(_address(folder)), warm.quantiles)]
+    cluster = cluster or SyntheticCluster(BEGIN_MS)
+    with _serving(cluster) as (url, folder):
+        warm = _warm(url, cluster, folder, rounds=_ROUNDS)
+        return [_speed(warm), *checks(cluster, UsageStore.at(_address(folder)), warm.quantiles)]
 
 
-def cold_figures(estate: Estate | None = None) -> list[Figure]:
+def cold_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
     """`tidegate rollup run` of one hour, from the start of its process until the last table is published."""
-    estate = estate or Estate(BEGIN_MS)
-    with _serving(estate) as (url, folder):
-        costs = sorted((_cold(url, estate, folder / str(number)) for number in range(3)), key=lambda cost: cost.seconds)
+    cluster = cluster or SyntheticCluster(BEGIN_MS)
+    with _serving(cluster) as (url, folder):
+        costs = sorted((_cold(url, cluster, folder / str(number)) for number in range(3)), key=lambda cost: cost.seconds)
     middle = costs[1]
-    what = f"one hour of {_size(estate)}, cold, by `tidegate rollup run`"
+    what = f"one hour of {_size(cluster)}, cold, by `tidegate rollup run`"
     spread = f"best {costs[0].seconds:.1f} s, worst {costs[-1].seconds:.1f} s; {middle.processor_seconds:.1f} s of processors"
     note = "resident sets of all its processes added up; Prometheus is not among them"
     return [
@@ -402,9 +402,9 @@ def cold_figures(estate: Estate | None = None) -> list[Figure]:
 
 def growth_figures(brokers: int = 5, clients: int = 250) -> list[Figure]:
     """Four and sixteen times the series, and as many times the hours."""
-    series = [Estate(BEGIN_MS, brokers=brokers * times, clients=clients) for times in (1, 4, 16)]
-    hours = [Estate(BEGIN_MS, hours=times, brokers=brokers, clients=clients) for times in (4, 16)]
-    measured = {estate: _grown(estate) for estate in (*series, *hours)}
+    series = [SyntheticCluster(BEGIN_MS, brokers=brokers * times, clients=clients) for times in (1, 4, 16)]
+    hours = [SyntheticCluster(BEGIN_MS, hours=times, brokers=brokers, clients=clients) for times in (4, 16)]
+    measured = {cluster: _grown(cluster) for cluster in (*series, *hours)}
     smallest = measured[series[0]]
     figures = [_growth(measured[series[0]], smallest, "1 x")]
     figures += [_growth(measured[each], smallest, f"{times} x the series") for each, times in zip(series[1:], (4, 16), strict=True)]
@@ -412,50 +412,50 @@ def growth_figures(brokers: int = 5, clients: int = 250) -> list[Figure]:
 
 
 def _growth(warm: Warm, smallest: Warm, what: str) -> Figure:
-    per_sample, before = (1e9 * one.whole / one.estate.samples for one in (warm, smallest))
-    note = f"{warm.whole:.1f} s for {warm.estate.samples / 1e6:.1f} M samples ({_size(warm.estate)}, {warm.estate.hours} h)"
+    per_sample, before = (1e9 * one.whole / one.cluster.samples for one in (warm, smallest))
+    note = f"{warm.whole:.1f} s for {warm.cluster.samples / 1e6:.1f} M samples ({_size(warm.cluster)}, {warm.cluster.hours} h)"
     note += f"; reading, folding and writing alone {warm.nanoseconds:.0f} ns; most memory {warm.cost.peak_bytes / 1e6:,.0f} MB"
     bound = None if warm is smallest else before * _MOST_GROWTH
     return Figure(f"a whole run, warm, {what}: time a sample", per_sample, "ns", bound, note)
 
 
-def _grown(estate: Estate) -> Warm:
-    with _serving(estate) as (url, folder):
-        return _warm(url, estate, folder, rounds=1)
+def _grown(cluster: SyntheticCluster) -> Warm:
+    with _serving(cluster) as (url, folder):
+        return _warm(url, cluster, folder, rounds=1)
 
 
 def _speed(warm: Warm) -> Figure:
-    rates = sorted(warm.estate.samples / seconds / 1e6 for seconds in warm.rounds)
-    name = f"one hour of {_size(warm.estate)}, warm, from Prometheus to Parquet of 5 minutes: time a sample"
+    rates = sorted(warm.cluster.samples / seconds / 1e6 for seconds in warm.rounds)
+    name = f"one hour of {_size(warm.cluster)}, warm, from Prometheus to Parquet of 5 minutes: time a sample"
     note = f"{median(rates):.2f} M samples/s, best {rates[-1]:.2f}, worst {rates[0]:.2f}, of {len(rates)}; a whole run {warm.whole:.1f} s"
     return Figure(name, warm.nanoseconds, "ns", 1e9 / SAMPLES_PER_SECOND, note)
 
 
-def _size(estate: Estate) -> str:
-    return f"{estate.rate_series:,} clients' series on {estate.brokers} brokers"
+def _size(cluster: SyntheticCluster) -> str:
+    return f"{cluster.rate_series:,} clients' series on {cluster.brokers} brokers"
 
 
 @contextmanager
-def _serving(estate: Estate) -> Iterator[tuple[str, Path]]:
-    """The address of a Prometheus that has the estate's history, and a folder for what is made of it."""
+def _serving(cluster: SyntheticCluster) -> Iterator[tuple[str, Path]]:
+    """The address of a Prometheus that has the cluster's history, and a folder for what is made of it."""
     with RunDirectory() as run:
         data, made = run.path / "prometheus", run.path / "made"
         data.mkdir()
         made.mkdir()
         with HistoryPrometheus(data) as prometheus:
-            prometheus.write(estate.series())
+            prometheus.write(cluster.series())
             yield prometheus.url, made
 
 
-def _warm(url: str, estate: Estate, folder: Path, *, rounds: int) -> Warm:
-    arguments = [url, str(estate.start_ms), str(estate.end_ms), _address(folder), str(rounds)]
+def _warm(url: str, cluster: SyntheticCluster, folder: Path, *, rounds: int) -> Warm:
+    arguments = [url, str(cluster.start_ms), str(cluster.end_ms), _address(folder), str(rounds)]
     cost = cost_of([sys.executable, "-m", "bench.rollup.process", *arguments], timeout_seconds=_TIMEOUT_SECONDS)
-    told = json.loads(cost.output.splitlines()[-1])
-    return Warm(estate, told["rounds"], told["whole"], [tuple(one) for one in told["quantiles"]], cost)
+    printed = json.loads(cost.output.splitlines()[-1])
+    return Warm(cluster, printed["rounds"], printed["whole"], [tuple(one) for one in printed["quantiles"]], cost)
 
 
-def _cold(url: str, estate: Estate, folder: Path) -> Cost:
-    start, end = (datetime.fromtimestamp(at_ms / 1000, UTC).isoformat() for at_ms in (estate.start_ms, estate.end_ms))
+def _cold(url: str, cluster: SyntheticCluster, folder: Path) -> Cost:
+    start, end = (datetime.fromtimestamp(at_ms / 1000, UTC).isoformat() for at_ms in (cluster.start_ms, cluster.end_ms))
     argv = [sys.executable, "-m", "tidegate", "rollup", "run", "--prometheus", url, "--from", start, "--to", end, "--out", str(folder)]
     return cost_of(argv, timeout_seconds=_TIMEOUT_SECONDS)
 
@@ -465,10 +465,10 @@ def _address(folder: Path) -> str:
 
 
 def main() -> int:
-    """Print the figures of one estate, cold and warm."""
+    """Print the figures of one cluster, cold and warm."""
     sizes = dict(zip(("brokers", "clients"), map(int, sys.argv[1:3]), strict=False))
-    estate = Estate(BEGIN_MS, **sizes)
-    for figure in (*ingest_figures(estate), *cold_figures(estate)):
+    cluster = SyntheticCluster(BEGIN_MS, **sizes)
+    for figure in (*ingest_figures(cluster), *cold_figures(cluster)):
         print(figure.row(), flush=True)
     return 0
 

@@ -1,6 +1,6 @@
-"""How long from a card that goes over its limit to the first throttle in ZooKeeper, at two scrape intervals.
+"""How long from a NIC that goes over its limit to the first throttle in ZooKeeper, at two scrape intervals.
 
-The cards and the clients' rates are made up (exporters that Prometheus scrapes), so that the load rises at a known moment, anywhere
+The NICs and the clients' rates are made up (exporters that Prometheus scrapes), so that the load rises at a known moment, anywhere
 between two scrapes; the rest is real. A slight overload needs two scrapes to be believed, which at 15 s is half a minute by itself.
 The start is that moment, the end the modification time of the first znode that is lowered.
 """
@@ -27,8 +27,8 @@ _PROMETHEUS_AND_BROKER = 1
 _BURST_SECONDS, _BURSTS_APART_SECONDS = 0.9, 8.0
 
 
-class _Card:
-    """One broker's card and clients; `rate` is what it carries, in bytes/s."""
+class _NicAndClients:
+    """One broker's NIC and clients; `rate` is what it carries, in bytes/s."""
 
     def __init__(self) -> None:
         self.rate = float(_CALM)
@@ -51,18 +51,18 @@ class _Card:
 
 
 def _client(user: int, rate: int) -> str:
-    labels = f'resource="Fetch",user="tide-{user}"'
+    labels = f'resource="Fetch",user="throttled-{user}"'
     return f"kafka_quota_byte_rate{{{labels}}} {rate}\nkafka_quota_throttle_time{{{labels}}} 0\n"
 
 
 def throttle_reaction(scrape_seconds: int, runs: int, over: int, *, bound_seconds: float) -> list[Figure]:
-    """P50 and P95 of `runs` in seconds, when the card goes to `over` bytes/s."""
-    card, chance, taken = _Card(), Random(7), []
-    with _watched(card, scrape_seconds) as on:
+    """P50 and P95 of `runs` in seconds, when the NIC goes to `over` bytes/s."""
+    nic, chance, taken = _NicAndClients(), Random(7), []
+    with _watched(nic, scrape_seconds) as on:
         for _ in range(runs):
             time.sleep(_APART_SECONDS + chance.uniform(0, scrape_seconds))
-            taken.append(_once(on, card, over))
-    what = f"card at {100 * over // _LIMIT} % of its limit to first throttle committed, scrape {scrape_seconds} s"
+            taken.append(_once(on, nic, over))
+    what = f"NIC at {100 * over // _LIMIT} % of its limit to first throttle committed, scrape {scrape_seconds} s"
     return [
         Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
         Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", bound_seconds),
@@ -70,15 +70,15 @@ def throttle_reaction(scrape_seconds: int, runs: int, over: int, *, bound_second
 
 
 def short_bursts(bursts: int = 12) -> list[Figure]:
-    """How many quotas are written because the card was slightly over its limit for less than the two scrapes that have to agree on it."""
-    card, chance = _Card(), Random(7)
-    with _watched(card, 1) as on:
+    """How many quotas are written because the NIC was slightly over its limit for less than the two scrapes that have to agree on it."""
+    nic, chance = _NicAndClients(), Random(7)
+    with _watched(nic, 1) as on:
         began = time.time()
         for _ in range(bursts):
             time.sleep(_BURSTS_APART_SECONDS + chance.random())
-            card.set(_SLIGHTLY_OVER)
+            nic.set(_SLIGHTLY_OVER)
             time.sleep(_BURST_SECONDS)
-            card.set(_CALM)
+            nic.set(_CALM)
         time.sleep(_BURSTS_APART_SECONDS)
         written = sum(on.zookeeper.exists(_znode(user)).last_modified > began for user in range(_USERS))
     what = f"quotas written after {bursts} bursts of {_BURST_SECONDS:g} s to {100 * _SLIGHTLY_OVER // _LIMIT} % of the limit, scrape 1 s"
@@ -86,10 +86,10 @@ def short_bursts(bursts: int = 12) -> list[Figure]:
 
 
 @contextmanager
-def _watched(card: _Card, scrape_seconds: int) -> Iterator[World]:
-    """One broker whose card and clients are `card`, at their contracts, with a load that is known."""
+def _watched(nic: _NicAndClients, scrape_seconds: int) -> Iterator[World]:
+    """One broker whose NIC and clients are `nic`, at their contracts, with a load that is known."""
     with world(brokers=1) as on, ExitStack() as stack:
-        exporter = stack.enter_context(exporting(card.page))
+        exporter = stack.enter_context(exporting(nic.page))
         targets = [ScrapeTarget("node", exporter.address, _PROMETHEUS_AND_BROKER)]
         prometheus = stack.enter_context(PrometheusLab(targets, scrape_interval_seconds=scrape_seconds))
         _declare(on, prometheus, scrape_seconds)
@@ -97,12 +97,12 @@ def _watched(card: _Card, scrape_seconds: int) -> Iterator[World]:
         yield on
 
 
-def _once(on: World, card: _Card, over: int) -> float:
-    card.set(over)
+def _once(on: World, nic: _NicAndClients, over: int) -> float:
+    nic.set(over)
     began = time.time()
     _wait(on, lambda: not _all_at_contract(on), "the first throttle")
     committed = min(stat.last_modified for user in range(_USERS) if (stat := on.zookeeper.exists(_znode(user))).last_modified > began)
-    card.set(_CALM)
+    nic.set(_CALM)
     _wait(on, lambda: _all_at_contract(on), "contracts again")
     return float(committed - began)
 
@@ -122,9 +122,11 @@ def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
     }
     on.create("brokerbandwidthpolicies", declared)
     contract, throttled = ({"perBroker": {"fetch": rate}} for rate in (_CONTRACT, _FLOOR))
-    members = [{"name": f"tide-{user}", "user": f"tide-{user}", "topics": [TOPIC], "contract": contract} for user in range(_USERS)]
+    members = [
+        {"name": f"throttled-{user}", "user": f"throttled-{user}", "topics": [TOPIC], "contract": contract} for user in range(_USERS)
+    ]
     spec = {"policyRef": {"name": POLICY}, "level": "L3", "throttled": throttled, "members": members}
-    metadata = {"name": "tide", "namespace": NAMESPACE}
+    metadata = {"name": "throttled", "namespace": NAMESPACE}
     on.create("businesstiers", {"apiVersion": "tidegate.io/v1alpha1", "kind": "BusinessTier", "metadata": metadata, "spec": spec})
 
 
@@ -139,7 +141,7 @@ def _is_fresh(on: World) -> bool:
 
 
 def _znode(user: int) -> str:
-    return f"/config/users/tide-{user}"
+    return f"/config/users/throttled-{user}"
 
 
 def _wait(on: World, condition: Callable[[], object], what: str) -> None:

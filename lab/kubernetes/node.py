@@ -119,7 +119,7 @@ def joined(cgroup: str, argv: list[str]) -> list[str]:
 
 
 def _inherit_processors(hierarchy: Path, cgroup: str) -> None:
-    """A new group of version 1's cpuset allows no processor and no memory until it is told which."""
+    """A new group of version 1's cpuset allows no processor and no memory until it is set which."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         if (hierarchy / name).exists() and not (hierarchy / "cgroup.controllers").exists():
             allowed = (hierarchy / name).read_text()

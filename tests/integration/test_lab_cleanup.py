@@ -111,7 +111,7 @@ def test_two_labs_with_namespaces_run_side_by_side_and_the_end_of_one_spares_the
 
 
 @needs_root
-def test_a_card_can_be_made_slow() -> None:
+def test_a_nic_can_be_made_slow() -> None:
     with RunDirectory() as run:
         network = Network(run)
         machine = network.add("m1", 11)

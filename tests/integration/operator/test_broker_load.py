@@ -59,7 +59,7 @@ def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[s
             "bootstrapServers": kafka.bootstrap_servers,
             "quotaStore": "ZooKeeper",
             "zookeeper": {"connect": kafka.zookeeper_connect},
-            "quotaWindow": {"samples": 2},  # a broker is told to be back within its limit after twice the rhythm that follows from it
+            "quotaWindow": {"samples": 2},  # a broker counts as back within its limit after twice the rhythm that follows from it
         },
         "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
         "brokers": {"egressLimit": LIMIT},
@@ -98,15 +98,15 @@ def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
         comes({1: "Within", 2: "Within", 3: "Within"}, "three brokers within their limits")
         nics[2].rate = HOT
         comes({1: "Within", 2: "Over", 3: "Within"}, "a broker over its limit")
-        told = crds.kubectl("get", "events", "-n", declared, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
-        assert "BrokerOverLimit Broker 2: egress " in told
-        assert " of 2.0 MB/s" in told
+        events = crds.kubectl("get", "events", "-n", declared, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
+        assert "BrokerOverLimit Broker 2: egress " in events
+        assert " of 2.0 MB/s" in events
         header, row = (line.split() for line in crds.kubectl("get", "bbp", "-n", declared).splitlines())
         assert dict(zip(header, row, strict=True))["OVER"] == "1"
         nics[2].rate = CALM
         comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
         prometheus.process.kill()
-        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that nobody knows")
+        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that no one knows")
         fresh = next(condition for condition in status(api_client, declared)["conditions"] if condition["type"] == "MetricsFresh")
         assert (fresh["status"], fresh["reason"]) == ("False", "PrometheusUnreachable")
         assert operator.is_running()

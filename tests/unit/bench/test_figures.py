@@ -25,9 +25,9 @@ def test_a_figure_is_kept_up_to_its_bound(value: float, verdict: str) -> None:
     assert (figure.kept, f"| {verdict} |" in figure.row()) == (verdict == "kept", True)
 
 
-def test_several_measurements_are_told_by_their_median_with_best_and_worst() -> None:
-    told = median_of([Figure("cold", value, "s", 3.0) for value in (4.0, 2.0, 2.5)])
-    assert (told.value, told.kept, told.note) == (2.5, True, "best 2 s, worst 4 s")
+def test_several_measurements_are_shown_as_their_median_with_best_and_worst() -> None:
+    shown = median_of([Figure("cold", value, "s", 3.0) for value in (4.0, 2.0, 2.5)])
+    assert (shown.value, shown.kept, shown.note) == (2.5, True, "best 2 s, worst 4 s")
 
 
 def test_a_part_that_is_measured_again_replaces_its_figures_only(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_every_figure_names_its_machine_and_stands_in_its_section() -> None:
     shown = page({"Quotas": [parts["decide"], parts["cold"]], "Not measured": [], "Rollups": [parts["rollup"]]}).splitlines()
     assert "| machine | A | B |" in shown
     assert "| Processor | 2 cores | 64 cores |" in shown
-    told = [line.strip("#| ").replace(" ", "").split("|") for line in shown if line.startswith("## ") or "| 1 s |" in line]
-    assert [[words[0], words[-1]] for words in told] == [
+    sections = [line.strip("#| ").replace(" ", "").split("|") for line in shown if line.startswith("## ") or "| 1 s |" in line]
+    assert [[words[0], words[-1]] for words in sections] == [
         ["Quotas", "Quotas"],
         ["decide", "A"],
         ["cold", "B"],

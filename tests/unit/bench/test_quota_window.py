@@ -1,4 +1,4 @@
-"""The arithmetic on a run's rows: a tooth more or less at the edge changes no accuracy, a silence counts from where the client felt it."""
+"""The arithmetic on a run's rows: a sawtooth more or less at the edge changes no accuracy, a silence counts from when it was felt."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -31,7 +31,7 @@ CONSUMER = Client(Kind.CONSUMER, 5 * MB)
 
 
 def rows(moved: Callable[[int], int], parts: Iterable[tuple[Phase, int]] = ((Phase.STEADY, 60),)) -> list[Second]:
-    """Every client moves `moved(second)` bytes; the card sends what it receives: that much."""
+    """Every client moves `moved(second)` bytes; the NIC sends what it receives: that much."""
     every = [phase for phase, length in parts for _ in range(length)]
     return [
         Second(11, second, phase, {client.name: moved(second) for client in CLIENTS}, moved(second), moved(second))
@@ -40,12 +40,12 @@ def rows(moved: Callable[[int], int], parts: Iterable[tuple[Phase, int]] = ((Pha
 
 
 @pytest.mark.parametrize("begun", range(12))
-def test_accuracy_does_not_depend_on_where_in_a_tooth_the_minute_begins(begun: int) -> None:
-    teeth = rows(lambda second: 60 * MB if (second + begun) % 12 == 0 else 0)
-    assert share_percent(teeth, CONSUMER) == pytest.approx(100, abs=0.01)
+def test_accuracy_does_not_depend_on_where_in_a_sawtooth_the_minute_begins(begun: int) -> None:
+    sawteeth = rows(lambda second: 60 * MB if (second + begun) % 12 == 0 else 0)
+    assert share_percent(sawteeth, CONSUMER) == pytest.approx(100, abs=0.01)
 
 
-def test_the_card_is_judged_by_its_highest_second() -> None:
+def test_the_nic_is_judged_by_its_highest_second() -> None:
     assert peak([1, 1, 4]) == 2
     assert egress_peak(rows(lambda second: 12 * MB if second % 12 == 0 else 0)) == pytest.approx(12)
 
@@ -81,7 +81,7 @@ def test_a_file_of_rows_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "new" / "rows.csv") == written
 
 
-def test_a_run_is_told_in_figures_tables_and_a_picture() -> None:
+def test_a_run_is_shown_in_figures_tables_and_a_picture() -> None:
     played = rows(lambda second: 60 * MB if second % 12 == 0 else 0, phases(11))
     accuracy, mutes = tables({11: played}).split("\n\n")
     assert "| consumer, 5 MB/s | 100 % |" in accuracy

@@ -1,4 +1,4 @@
-"""Whether a disturbed rollup is right is told by every row: a comparison that overlooks one would let a hundred kills pass."""
+"""Whether a disturbed rollup is right is seen in every row: a comparison that overlooks one would let a hundred kills pass."""
 
 import pyarrow as pa
 import pytest
@@ -36,5 +36,5 @@ def test_a_window_may_be_missing_only_while_the_run_was_cut_short() -> None:
     assert differences({WINDOW: ROWS}, {}, whole=True) == ["usage_1h 2026-01-01T00 is missing"]
 
 
-def test_a_window_that_nobody_expects_is_wrong() -> None:
+def test_a_window_that_is_not_expected_is_wrong() -> None:
     assert differences({}, {WINDOW: ROWS}, whole=False) == ["usage_1h 2026-01-01T00 should not be there"]

@@ -1,4 +1,4 @@
-"""What `python -m demo` tells its caller: only a run that kept every bound is a success."""
+"""What `python -m demo` returns to its caller: only a run that kept every bound is a success."""
 
 import json
 from collections.abc import Callable

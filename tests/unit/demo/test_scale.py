@@ -10,7 +10,7 @@ def test_a_weak_machine_plays_three_megabytes_per_partition(carried: float, cont
     assert scale_for(carried, tried_bytes_per_second=90e6, cores=2).contract_bytes_per_second == contract
 
 
-def test_the_reason_tells_what_the_machine_carried_and_what_was_needed() -> None:
+def test_the_reason_names_what_the_machine_carried_and_what_was_needed() -> None:
     reason = scale_for(41.4e6, tried_bytes_per_second=90e6, cores=2).reason
     assert "41 of 90 MB/s" in reason
     assert "50 MB/s" in reason

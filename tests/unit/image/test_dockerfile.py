@@ -37,9 +37,9 @@ def test_it_has_the_same_labels(stage: str, edition: Edition) -> None:
 
 
 @EDITIONS
-def test_it_tells_the_revision_and_where_things_are_as_the_other_does(stage: str, edition: Edition) -> None:
-    told = dict(word.split("=", 1) for word in instructions(stage, "ENV"))
-    assert told == layers.config(revision="${REVISION}", edition=edition).environment
+def test_it_has_the_revision_and_where_things_are_as_the_other_does(stage: str, edition: Edition) -> None:
+    environment = dict(word.split("=", 1) for word in instructions(stage, "ENV"))
+    assert environment == layers.config(revision="${REVISION}", edition=edition).environment
 
 
 def test_it_runs_the_same_script() -> None:
@@ -59,7 +59,7 @@ def test_without_a_target_it_is_the_operator_s() -> None:
     assert list(STAGES)[-1] == "operator"
 
 
-def test_without_a_revision_none_is_told() -> None:
+def test_without_a_revision_there_is_none() -> None:
     config = layers.config()
     assert not config.environment
     assert "org.opencontainers.image.revision" not in config.labels

@@ -1,4 +1,4 @@
-"""What the rollup image leaves out is there to be left out, and what only rollups need is told apart from what the operator has."""
+"""What the rollup image leaves out is there to be left out, and what only rollups need is kept apart from what the operator has."""
 
 from __future__ import annotations
 

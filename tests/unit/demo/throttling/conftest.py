@@ -36,7 +36,7 @@ def played_throttling() -> PlayedThrottling:
 
     def throttling(length: ThrottlingLength = FULL_THROTTLING, **spoilt: object) -> ThrottlingOutcome:
         cliff = _episode(silence={"L3": 250}, states=False) if length.plays_cliff else None
-        return ThrottlingOutcome(length, _episode(**spoilt), cliff, "the card of the broker's own namespace")  # type: ignore[arg-type]
+        return ThrottlingOutcome(length, _episode(**spoilt), cliff, "the NIC of the broker's own namespace")  # type: ignore[arg-type]
 
     return throttling
 

@@ -26,16 +26,16 @@ def test_what_kept_its_bounds_or_had_the_machine_counts(spoilt: dict[str, Any], 
 
 
 def test_the_second_playing_counts_whatever_it_shows(played_episode: PlayedEpisode) -> None:
-    told: list[str] = []
+    marks: list[str] = []
     first, second = (of_host(played_episode(**MISSES), took_percent=taken) for taken in (21.0, 40.0))
     episodes = {"tidegate": first, "tidegate-again": second}
-    counted = played(episodes.__getitem__, mark=lambda _at, _kind, text: told.append(text))
+    counted = played(episodes.__getitem__, mark=lambda _at, _kind, text: marks.append(text))
     assert counted == (second, first)
-    assert told == [f"{left_out_words(first)}: both experiments are played once more"]
-    assert "missed 2 of its bounds while the machine's host took 21 % of the processors" in told[0]
+    assert marks == [f"{left_out_words(first)}: both experiments are played once more"]
+    assert "missed 2 of its bounds while the machine's host took 21 % of the processors" in marks[0]
 
 
-def test_the_report_tells_of_what_is_left_out(played_episode: PlayedEpisode, played_throttling: PlayedThrottling) -> None:
+def test_the_report_names_what_is_left_out(played_episode: PlayedEpisode, played_throttling: PlayedThrottling) -> None:
     throttling = played_throttling()
     assert "left out" not in throttling_html(throttling)
     assert "took 21 % of the processors; it is left out" in throttling_html(

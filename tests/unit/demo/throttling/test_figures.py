@@ -1,4 +1,4 @@
-"""The figures of an episode: what was recorded, told in numbers that can be checked by hand."""
+"""The figures of an episode: what was recorded, in numbers that can be checked by hand."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_times_count_from_the_patch_and_from_the_first_write(played_episode: Pla
     assert episode.seconds_until_all_full() == pytest.approx(5, abs=1)
 
 
-def test_a_limit_that_nobody_answers_leaves_every_time_unknown(played_episode: PlayedEpisode) -> None:
+def test_a_limit_that_is_not_answered_leaves_every_time_unknown(played_episode: PlayedEpisode) -> None:
     episode = played_episode(ladder={})
     assert episode.seconds_to_first_write() is None
     assert episode.seconds_until_within() is None
@@ -33,7 +33,7 @@ def test_a_silence_is_as_long_as_the_seconds_without_a_byte(silent: int, played_
     assert episode.longest_silence("L2") == 0
 
 
-def test_silences_are_told_apart(played_episode: PlayedEpisode) -> None:
+def test_silences_are_kept_apart(played_episode: PlayedEpisode) -> None:
     episode = played_episode(silence={"L1": 3})
     assert [seconds for _, seconds in episode.silences("L1")] == [3]
 

@@ -21,7 +21,7 @@ def test_a_counter_that_fell_began_anew() -> None:
 
 
 @pytest.mark.parametrize("readings", [[], [(1000, 7)]])
-def test_one_reading_tells_nothing(readings: list[Reading]) -> None:
+def test_one_reading_shows_nothing(readings: list[Reading]) -> None:
     assert grown_until(readings, 5000) == 0
 
 

@@ -1,6 +1,6 @@
-"""A whole estate as Prometheus holds it: brokers with their cards, counters and clients, of which every byte is known.
+"""A whole cluster as Prometheus holds it: brokers with their NICs, counters and clients, of which every byte is known.
 
-The brokers are `bench.rollup.estate`'s. A few are made and many are told: broker n does what broker n modulo `_MADE` does, and each hour
+A few are made and many are copies: broker n does what broker n modulo `_MADE` does, and each hour
 is the first one again, because making them takes longer than measuring.
 """
 
@@ -113,8 +113,8 @@ def _requests(series: Iterable[SeriesSamples]) -> Iterator[bytes]:
 
 
 def _label_messages(labels: Mapping[str, str]) -> bytes:
-    told = (bytes_field(1, name.encode()) + bytes_field(2, value.encode()) for name, value in sorted(labels.items()))
-    return b"".join(bytes_field(1, one) for one in told)
+    pairs = (bytes_field(1, name.encode()) + bytes_field(2, value.encode()) for name, value in sorted(labels.items()))
+    return b"".join(bytes_field(1, one) for one in pairs)
 
 
 def _sample_messages(times_ms: NDArray[np.int64], values: NDArray[np.float64]) -> bytes:
@@ -129,7 +129,7 @@ def _sample_messages(times_ms: NDArray[np.int64], values: NDArray[np.float64]) -
 
 
 # A producer that sends as fast as its quota lets it, against the broker's own arithmetic: when it
-# sends, and what its gauge tells.
+# sends, and what its gauge shows.
 #
 # Kafka since 3.8, `quota.window.num` 11 of a second: twelve samples in a ring, each forgotten
 # eleven seconds after its last byte; the rate is
@@ -181,19 +181,19 @@ def flat_out(
     chance: np.random.Generator, until_seconds: int, read_at_ms: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Requests in each second from 0 on, and the gauge at these times as a multiple of the quota."""
-    ring, sent, told = _Ring(), np.zeros(until_seconds, np.int64), np.zeros(len(read_at_ms))
+    ring, sent, gauge = _Ring(), np.zeros(until_seconds, np.int64), np.zeros(len(read_at_ms))
     now_ms, read = float(chance.random() * 1000), 0
     while now_ms < until_seconds * 1000:
         while read < len(read_at_ms) and read_at_ms[read] <= now_ms:
             window_ms, requests = ring.window_and_requests(float(read_at_ms[read]))
-            told[read] = requests / REQUESTS_PER_QUOTA_SECOND / (window_ms / 1000)
+            gauge[read] = requests / REQUESTS_PER_QUOTA_SECOND / (window_ms / 1000)
             read += 1
         ring.record(now_ms)
         sent[int(now_ms // 1000)] += 1
         window_ms, requests = ring.window_and_requests(now_ms)
         excess_ms = requests / REQUESTS_PER_QUOTA_SECOND * 1000 - window_ms
         now_ms += _TRANSFER_MS + (excess_ms + float(chance.random()) * _PAUSE_MS if excess_ms > 0 else 0.0)
-    return sent, told
+    return sent, gauge
 
 
 # A broker whose every byte is known, and what Prometheus would have scraped of it: by a number, so
@@ -237,14 +237,14 @@ def made_direction(windows: Windows, clients: int, number: int, *, scrape_ms: in
     for first in range(0, clients, _BLOCK):
         own = slice(first, min(first + _BLOCK, clients))
         sent = _sent(np.random.default_rng([number, first]), per_second[own], windows, first)
-        told = _byte_rates(sent, times, windows)
+        gauge = _byte_rates(sent, times, windows)
         for row in range(-first % 10, len(sent), 10):
             requests, multiples = patterns[(first + row) // 10 % _THROTTLED_PATTERNS]
             sent[row] = np.rint(requests * (per_second[first + row] / REQUESTS_PER_QUOTA_SECOND))
-            told[row] = multiples * per_second[first + row]
+            gauge[row] = multiples * per_second[first + row]
         truth[own] = _in_windows(sent, windows)
         counts += _counts(sent, times, windows)
-        rates += [SeriesSamples(_labels(name), times, row) for name, row in zip(names[own], told, strict=True)]
+        rates += [SeriesSamples(_labels(name), times, row) for name, row in zip(names[own], gauge, strict=True)]
     throttled = np.arange(clients) % 10 == 0
     held = np.full(len(times), _THROTTLE_MILLISECONDS)
     total = [SeriesSamples({"job": "kafka"}, times, counts.astype(np.float64))]
@@ -316,7 +316,7 @@ _WAYS = {"produce": ("Produce", "in", "receive"), "fetch": ("Fetch", "out", "tra
 
 
 @dataclass(frozen=True)
-class Estate:
+class SyntheticCluster:
     """`brokers` with so many clients in each direction, over whole hours from `start_ms` on.
 
     A scrape falls onto each edge with `offset_ms` 0; then counters are exact in each single window.
@@ -360,7 +360,7 @@ class Estate:
         if one.labels["__name__"].endswith("_total"):
             risen = one.values[last - 1] - one.values[first - 1]
         after = np.arange(self.hours) * float(HOUR_MS), np.arange(self.hours) * risen
-        times, values = (np.add.outer(step, told[hour]).ravel() for step, told in zip(after, (one.times_ms, one.values), strict=True))
+        times, values = (np.add.outer(step, known[hour]).ravel() for step, known in zip(after, (one.times_ms, one.values), strict=True))
         times = np.concatenate([one.times_ms[:first], times.astype(np.int64), one.times_ms[last:] + (self.hours - 1) * HOUR_MS])
         return SeriesSamples(one.labels, times, np.concatenate([one.values[:first], values, one.values[last:] + (self.hours - 1) * risen]))
 
