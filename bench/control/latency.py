@@ -1,6 +1,6 @@
-"""How long until many contracts are in ZooKeeper and in status, when nothing was written before.
+"""How long the whole operator takes: many contracts at once, one changed contract, a killed broker; what it costs at rest; and its peers.
 
-The tiers exist already; the clock starts when the policy is created and stops when every quota is committed and every status says so.
+Ends are taken from ZooKeeper's own modification times where it has them, in whole milliseconds.
 """
 
 import json
@@ -22,11 +22,203 @@ from lab.kafka import KafkaLab
 from lab.packages import kafka_jars
 from lab.process import wait_until
 
-# The same work done with Kafka's own tools, on the same machine in the same run: what an operator
-# without Tidegate would call.
-#
-# `kafka-configs` is a process for each quota. AlterClientQuotas is what it sends, and what a
-# client that batches would send.
+_TIMEOUT_SECONDS = 120
+_USER = "/config/users/user-0"
+_BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}
+
+
+def cold(on: World, entities: int) -> list[Figure]:
+    """Until `entities` contracts in ten tiers are in ZooKeeper and in status, when nothing was written before.
+
+    The tiers exist already; the clock starts when the policy is created, and stops when every quota is committed and every status has it.
+    """
+    for number in range(TIERS):
+        on.create("businesstiers", tier(number, entities))
+    started = time.time()
+    on.create("brokerbandwidthpolicies", policy(on.kafka))
+    _wait(on, lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02)
+    committed = time.time() - started
+    _wait(on, lambda: _policy_reports(on, entities), "the policy's status", poll_seconds=0.05)
+    for number in range(TIERS):
+        _wait(on, partial(_tier_reports, on, f"tier-{number}"), "every status", poll_seconds=0.05)
+    reported = time.time() - started
+    what = f"{entities} contracts in {TIERS} tiers, cold, {len(on.kafka.brokers)} broker(s) on the same machine"
+    return [
+        Figure(f"{what}: all committed", committed, "s", None),
+        Figure(f"{what}: all committed and in status", reported, "s", _BOUNDS_SECONDS.get(entities)),
+    ]
+
+
+def _committed(on: World) -> int:
+    return len(on.zookeeper.get_children("/config/users"))
+
+
+def _policy_reports(on: World, entities: int) -> bool:
+    """The tiers are asked one by one, and only afterwards: they are large, and to list them all the time is half of the server's work."""
+    policy_now = on.read("brokerbandwidthpolicies", POLICY)
+    return _is_ready(policy_now) and policy_now["status"].get("quotas", {}).get("inSync") == entities
+
+
+def _tier_reports(on: World, name: str) -> bool:
+    return _is_ready(on.read("businesstiers", name))
+
+
+def _is_ready(resource: dict[str, Any]) -> bool:
+    conditions = resource.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+_JSON_PATCH = "application/json-patch+json"
+_P99_BOUND_MILLISECONDS = 500.0
+_CHANGES = "/config/changes"
+_RAISE = 1_000
+
+
+def changes_after_cold(on: World, changes: int) -> list[Figure]:
+    """From one changed contract, sent to the Kubernetes API, to the committed quota; every change is a raise of one member.
+
+    These are changes in the quarter of an hour after a cold start: with every change, each broker reads all notifications of that again.
+    """
+    count = len(on.zookeeper.get_children(_CHANGES))
+    what = f"one changed contract to committed quota, with {count} notifications of the last 15 minutes"
+    return _figures(what, _measure(on, changes), None)
+
+
+def changes_at_rest(on: World, changes: int) -> list[Figure]:
+    """Changes in a cluster where nothing was changed for 15 minutes, each sent once the status shows the one before."""
+    _let_notifications_expire(on)
+    return _figures("one changed contract to committed quota", _measure(on, changes), _P99_BOUND_MILLISECONDS)
+
+
+def changes_in_a_row(on: World, changes: int) -> list[Figure]:
+    """The same, each sent as soon as the one before is committed."""
+    _let_notifications_expire(on)
+    return _figures(
+        "one changed contract to committed quota, one right after the other", _measure(on, changes, wait_for_status=False), None
+    )
+
+
+def _figures(what: str, latencies: list[float], p99_bound: float | None) -> list[Figure]:
+    return [
+        Figure(f"{what}, P50 of {len(latencies)}", percentile(latencies, 50), "ms", None),
+        Figure(f"{what}, P99 of {len(latencies)}", percentile(latencies, 99), "ms", p99_bound),
+    ]
+
+
+def _let_notifications_expire(on: World) -> None:
+    """Remove what every broker has read by now, as Kafka itself does when it is 15 minutes old."""
+    time.sleep(10)
+    for name in on.zookeeper.get_children(_CHANGES):
+        on.zookeeper.delete(f"{_CHANGES}/{name}")
+
+
+def _measure(on: World, changes: int, *, wait_for_status: bool = True) -> list[float]:
+    """Milliseconds of each change."""
+    latencies = []
+    for _ in range(changes):
+        rate = int(_tier(on)["spec"]["members"][0]["contract"]["perPartition"]["produce"]) + _RAISE
+        latencies.append(_change(on, rate) * 1000)
+        if wait_for_status:
+            _wait(on, partial(_is_in_status, on, rate), "the status of the change", poll_seconds=0.1)
+    return latencies
+
+
+def _change(on: World, rate: int) -> float:
+    """Seconds from before the patch is sent until the commit."""
+    before = on.zookeeper.exists(_USER).mzxid
+    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": rate}]
+    started = time.time()
+    on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH)
+    _wait(on, lambda: on.zookeeper.exists(_USER).mzxid != before, "the changed quota", poll_seconds=0.01)
+    return float(on.zookeeper.exists(_USER).last_modified) - started
+
+
+def _is_in_status(on: World, rate: int) -> bool:
+    return bool(_tier(on)["status"]["members"][0].get("quota", {}).get("produce") == rate)
+
+
+def _tier(on: World) -> dict[str, Any]:
+    return on.read("businesstiers", "tier-0")
+
+
+_P95_BOUND_SECONDS = 5.0
+_REACTION_ENTITIES = 10
+
+
+def reaction(on: World, runs: int) -> list[Figure]:
+    """From a new leader to the corrected quota, when one broker after the other is killed, `runs` times; P50 and P95 in seconds.
+
+    The start is the last change of the topic's partition states before the quota was written, which is when Kafka's controller had elected.
+    Between two runs the broker comes back, leads again, and the quota follows.
+    """
+    for number in range(_REACTION_ENTITIES):
+        on.create("businesstiers", tier(number, _REACTION_ENTITIES))
+    on.create("brokerbandwidthpolicies", policy(on.kafka))
+    _wait(on, lambda: on.zookeeper.exists(_USER) is not None, "the first quota", poll_seconds=0.02)
+    even = _quota(on)
+    taken = [_killed_once(on, broker_id=number % 3 + 1, even=even) for number in range(runs)]
+    what = "broker killed: new leaders elected to corrected quota committed"
+    return [
+        Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
+        Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", _P95_BOUND_SECONDS),
+    ]
+
+
+def _killed_once(on: World, *, broker_id: int, even: dict[str, str]) -> float:
+    broker = on.kafka.broker(broker_id)
+    broker.kill()
+    _wait(on, lambda: _quota(on) != even, "the corrected quota", poll_seconds=0.02)
+    committed = on.zookeeper.exists(_USER).last_modified
+    elected = max(changed for changed in _elections(on) if changed <= committed)
+    broker.start()
+    on.kafka.restore_preferred_leaders(TOPIC)
+    _wait(on, lambda: _quota(on) == even, "the quota of even leaders", poll_seconds=0.02)
+    return float(committed - elected)
+
+
+def _quota(on: World) -> dict[str, str]:
+    data, _ = on.zookeeper.get(_USER)
+    return dict(json.loads(data)["config"])
+
+
+def _elections(on: World) -> list[float]:
+    states = [f"/brokers/topics/{TOPIC}/partitions/{partition}/state" for partition in range(3)]
+    return [on.zookeeper.exists(state).last_modified for state in states]
+
+
+_SETTLE_SECONDS = 20
+
+
+def rest(on: World, seconds: int) -> list[Figure]:
+    """Watch an operator with nothing to do for `seconds`; writes are counted by what changed in ZooKeeper and in Kubernetes."""
+    time.sleep(_SETTLE_SECONDS)
+    operator = psutil.Process(on.operator.pid)
+    busy, znodes, objects = _processor_seconds(operator), _znode_versions(on), _object_versions(on)
+    time.sleep(seconds)
+    share = (_processor_seconds(operator) - busy) / seconds
+    memory = sum(one.memory_info().rss for one in [operator, *operator.children(recursive=True)]) / 1e6
+    changed_objects = sum(1 for name, version in _object_versions(on).items() if objects.get(name) != version)
+    return [
+        Figure(f"at rest for {seconds} s: quota znodes written", _znode_versions(on) - znodes, "writes", 0),
+        Figure(f"at rest for {seconds} s: objects whose status was written", changed_objects, "objects", 0),
+        Figure(f"at rest for {seconds} s: processor", share, "cores", 0.02),
+        Figure(f"at rest for {seconds} s: memory", memory, "MB", 160),
+    ]
+
+
+def _processor_seconds(operator: psutil.Process) -> float:
+    times = [one.cpu_times() for one in [operator, *operator.children(recursive=True)]]
+    return sum(one.user + one.system for one in times)
+
+
+def _znode_versions(on: World) -> int:
+    """Every write of a quota sends one notification, so the number of those ever made counts the writes."""
+    return int(on.zookeeper.exists("/config/changes").cversion)
+
+
+def _object_versions(on: World) -> dict[str, str]:
+    listed = on.listed("brokerbandwidthpolicies") + on.listed("businesstiers")
+    return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in listed}
 
 
 _PEER_TIMEOUT_SECONDS = 120.0
@@ -35,7 +227,10 @@ _REQUEST_VERSION = 0
 
 
 def peers(entities: int, commands: int) -> list[Figure]:
-    """Set `commands` quotas by kafka-configs, one after the other, and `entities` in one request."""
+    """The same work with Kafka's own tools: `commands` quotas by kafka-configs, a process each, and `entities` in one request.
+
+    That AlterClientQuotas request is what kafka-configs sends, and what a client that batches would send.
+    """
     with KafkaLab(brokers=3) as kafka:
         by_command = median([_kafka_configs(kafka, number) for number in range(commands)])
         by_request = _alter_client_quotas(kafka, entities)
@@ -92,221 +287,5 @@ def _ask(address: str, request: Any) -> tuple[Any, float]:
     return AlterClientQuotasResponse.decode(raw, version=_REQUEST_VERSION, header=True), seconds
 
 
-# What the operator does when there is nothing to do: znode writes, status writes, processor and
-# memory.
-
-
-_SETTLE_SECONDS = 20
-
-
-def rest(on: World, seconds: int) -> list[Figure]:
-    """Watch an operator with nothing to do for `seconds`; writes are counted by what changed in ZooKeeper and in Kubernetes."""
-    time.sleep(_SETTLE_SECONDS)
-    operator = psutil.Process(on.operator.pid)
-    busy, znodes, objects = _processor_seconds(operator), _znode_versions(on), _object_versions(on)
-    time.sleep(seconds)
-    share = (_processor_seconds(operator) - busy) / seconds
-    memory = sum(one.memory_info().rss for one in [operator, *operator.children(recursive=True)]) / 1e6
-    changed_objects = sum(1 for name, version in _object_versions(on).items() if objects.get(name) != version)
-    return [
-        Figure(f"at rest for {seconds} s: quota znodes written", _znode_versions(on) - znodes, "writes", 0),
-        Figure(f"at rest for {seconds} s: objects whose status was written", changed_objects, "objects", 0),
-        Figure(f"at rest for {seconds} s: processor", share, "cores", 0.02),
-        Figure(f"at rest for {seconds} s: memory", memory, "MB", 160),
-    ]
-
-
-def _processor_seconds(operator: psutil.Process) -> float:
-    times = [one.cpu_times() for one in [operator, *operator.children(recursive=True)]]
-    return sum(one.user + one.system for one in times)
-
-
-def _znode_versions(on: World) -> int:
-    """Every write of a quota sends one notification, so the number of those ever made counts the writes."""
-    return int(on.zookeeper.exists("/config/changes").cversion)
-
-
-def _object_versions(on: World) -> dict[str, str]:
-    listed = on.listed("brokerbandwidthpolicies") + on.listed("businesstiers")
-    return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in listed}
-
-
-# How long from a new leader to the corrected quota, when a broker is killed: both ends by
-# ZooKeeper's own clock.
-#
-# The start is the last change of the topic's partition states before the quota was written, which
-# is when Kafka's controller had elected;
-# the end is the modification time of the quota's znode. Between two runs the broker comes back,
-# leads again, and the quota follows.
-
-
-_USER = "/config/users/user-0"
-_REACTION_TIMEOUT_SECONDS = 60
-_P95_BOUND_SECONDS = 5.0
-_REACTION_ENTITIES = 10
-
-
-def reaction(on: World, runs: int) -> list[Figure]:
-    """Kill one broker after the other, `runs` times, and give P50 and P95 in seconds."""
-    for number in range(_REACTION_ENTITIES):
-        on.create("businesstiers", tier(number, _REACTION_ENTITIES))
-    on.create("brokerbandwidthpolicies", policy(on.kafka))
-    _wait_for_reaction(on, lambda: on.zookeeper.exists(_USER) is not None, "the first quota")
-    even = _quota(on)
-    taken = [_killed_once(on, broker_id=number % 3 + 1, even=even) for number in range(runs)]
-    what = "broker killed: new leaders elected to corrected quota committed"
-    return [
-        Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
-        Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", _P95_BOUND_SECONDS),
-    ]
-
-
-def _killed_once(on: World, *, broker_id: int, even: dict[str, str]) -> float:
-    broker = on.kafka.broker(broker_id)
-    broker.kill()
-    _wait_for_reaction(on, lambda: _quota(on) != even, "the corrected quota")
-    committed = on.zookeeper.exists(_USER).last_modified
-    elected = max(changed for changed in _elections(on) if changed <= committed)
-    broker.start()
-    on.kafka.restore_preferred_leaders(TOPIC)
-    _wait_for_reaction(on, lambda: _quota(on) == even, "the quota of even leaders")
-    return float(committed - elected)
-
-
-def _quota(on: World) -> dict[str, str]:
-    data, _ = on.zookeeper.get(_USER)
-    return dict(json.loads(data)["config"])
-
-
-def _elections(on: World) -> list[float]:
-    states = [f"/brokers/topics/{TOPIC}/partitions/{partition}/state" for partition in range(3)]
-    return [on.zookeeper.exists(state).last_modified for state in states]
-
-
-def _wait_for_reaction(on: World, condition: Callable[[], object], what: str) -> None:
-    wait_until(condition, what, timeout_seconds=_REACTION_TIMEOUT_SECONDS, processes=[on.operator], poll_seconds=0.02)
-
-
-# How long from one changed contract, sent to the Kubernetes API, to the committed ZooKeeper
-# transaction, in a world of many contracts.
-#
-# The end is ZooKeeper's own modification time of the quota's znode, in whole milliseconds. Every
-# change is a raise of one member.
-
-
-_CHANGE_TIMEOUT_SECONDS = 20
-_JSON_PATCH = "application/json-patch+json"
-_P99_BOUND_MILLISECONDS = 500.0
-_CHANGES = "/config/changes"
-_RAISE = 1_000
-
-
-def changes_after_cold(on: World, changes: int) -> list[Figure]:
-    """Changes in the quarter of an hour after a cold start: with every change, each broker reads all notifications of that again."""
-    count = len(on.zookeeper.get_children(_CHANGES))
-    what = f"one changed contract to committed quota, with {count} notifications of the last 15 minutes"
-    return _figures(what, _measure(on, changes), None)
-
-
-def changes_at_rest(on: World, changes: int) -> list[Figure]:
-    """Changes in a cluster where nothing was changed for 15 minutes, each sent once the status shows the one before."""
-    _let_notifications_expire(on)
-    return _figures("one changed contract to committed quota", _measure(on, changes), _P99_BOUND_MILLISECONDS)
-
-
-def changes_in_a_row(on: World, changes: int) -> list[Figure]:
-    """The same, each sent as soon as the one before is committed."""
-    _let_notifications_expire(on)
-    return _figures(
-        "one changed contract to committed quota, one right after the other", _measure(on, changes, wait_for_status=False), None
-    )
-
-
-def _figures(what: str, latencies: list[float], p99_bound: float | None) -> list[Figure]:
-    return [
-        Figure(f"{what}, P50 of {len(latencies)}", percentile(latencies, 50), "ms", None),
-        Figure(f"{what}, P99 of {len(latencies)}", percentile(latencies, 99), "ms", p99_bound),
-    ]
-
-
-def _let_notifications_expire(on: World) -> None:
-    """Remove what every broker has read by now, as Kafka itself does when it is 15 minutes old."""
-    time.sleep(10)
-    for name in on.zookeeper.get_children(_CHANGES):
-        on.zookeeper.delete(f"{_CHANGES}/{name}")
-
-
-def _measure(on: World, changes: int, *, wait_for_status: bool = True) -> list[float]:
-    """Milliseconds of each change."""
-    latencies = []
-    for _ in range(changes):
-        rate = int(_tier(on)["spec"]["members"][0]["contract"]["perPartition"]["produce"]) + _RAISE
-        latencies.append(_change(on, rate) * 1000)
-        if wait_for_status:
-            _wait_for_change(partial(_is_in_status, on, rate), "the status of the change", poll_seconds=0.1)
-    return latencies
-
-
-def _change(on: World, rate: int) -> float:
-    """Seconds from before the patch is sent until the commit."""
-    before = on.zookeeper.exists(_USER).mzxid
-    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": rate}]
-    started = time.time()
-    on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH)
-    _wait_for_change(lambda: on.zookeeper.exists(_USER).mzxid != before, "the changed quota", poll_seconds=0.01)
-    return float(on.zookeeper.exists(_USER).last_modified) - started
-
-
-def _is_in_status(on: World, rate: int) -> bool:
-    return bool(_tier(on)["status"]["members"][0].get("quota", {}).get("produce") == rate)
-
-
-def _tier(on: World) -> dict[str, Any]:
-    return on.read("businesstiers", "tier-0")
-
-
-def _wait_for_change(condition: Callable[[], object], what: str, *, poll_seconds: float) -> None:
-    wait_until(condition, what, timeout_seconds=_CHANGE_TIMEOUT_SECONDS, poll_seconds=poll_seconds)
-
-
-_TIMEOUT_SECONDS = 120
-_BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}
-
-
-def cold(on: World, entities: int) -> list[Figure]:
-    """Create everything for `entities` users in ten tiers and measure both times."""
-    for number in range(TIERS):
-        on.create("businesstiers", tier(number, entities))
-    patience: dict[str, Any] = {"timeout_seconds": _TIMEOUT_SECONDS, "processes": [on.operator]}
-    started = time.time()
-    on.create("brokerbandwidthpolicies", policy(on.kafka))
-    wait_until(lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02, **patience)
-    committed = time.time() - started
-    wait_until(lambda: _policy_reports(on, entities), "the policy's status", poll_seconds=0.05, **patience)
-    for number in range(TIERS):
-        wait_until(partial(_tier_reports, on, f"tier-{number}"), "every status", poll_seconds=0.05, **patience)
-    reported = time.time() - started
-    what = f"{entities} contracts in {TIERS} tiers, cold, {len(on.kafka.brokers)} broker(s) on the same machine"
-    return [
-        Figure(f"{what}: all committed", committed, "s", None),
-        Figure(f"{what}: all committed and in status", reported, "s", _BOUNDS_SECONDS.get(entities)),
-    ]
-
-
-def _committed(on: World) -> int:
-    return len(on.zookeeper.get_children("/config/users"))
-
-
-def _policy_reports(on: World, entities: int) -> bool:
-    """The tiers are asked one by one, and only afterwards: they are large, and to list them all the time is half of the server's work."""
-    policy_now = on.read("brokerbandwidthpolicies", POLICY)
-    return _is_ready(policy_now) and policy_now["status"].get("quotas", {}).get("inSync") == entities
-
-
-def _tier_reports(on: World, name: str) -> bool:
-    return _is_ready(on.read("businesstiers", name))
-
-
-def _is_ready(resource: dict[str, Any]) -> bool:
-    conditions = resource.get("status", {}).get("conditions", [])
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+def _wait(on: World, condition: Callable[[], object], what: str, *, poll_seconds: float) -> None:
+    wait_until(condition, what, timeout_seconds=_TIMEOUT_SECONDS, processes=[on.operator], poll_seconds=poll_seconds)
