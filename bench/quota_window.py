@@ -33,8 +33,8 @@ from lab.load import LoadClient, LoadPlan
 from lab.network import Namespace
 from lab.rates import ByteSeries, Sample, steady_mean
 
-# The bytes of a machine's NIC in each second of the wall clock, as the kernel counts
-# them. It judges nothing.
+# The bytes of a machine's NIC in each second of the wall clock, as the kernel counts them. It
+# judges nothing.
 
 
 _DEVICE = "eth0"
@@ -92,12 +92,11 @@ def _counters(namespace: Namespace) -> Carried:
     return Carried(counted["tx"]["bytes"], counted["rx"]["bytes"])
 
 
-# The nine clients of the quota window's benchmark, and what they read and write. Nothing but
-# quotas limits them.
+# The nine clients of the quota window's benchmark, and what they read and write. Nothing but quotas
+# limits them.
 #
 # Consumers fetch as Java consumers do by default, 1 MiB of each partition: those of one partition
-# ask for 1 MiB at a time, the wide ones,
-# of eight partitions, for 8 MiB.
+# ask for 1 MiB at a time, the wide ones, of eight partitions, for 8 MiB.
 
 
 _MB = 1_000_000
@@ -248,8 +247,8 @@ def of_phase(rows: Sequence[Second], phase: Phase) -> list[Second]:
     return [row for row in rows if row.phase is phase]
 
 
-# The picture of docs/quota-window.md: for each window a 5 MB/s consumer that is cut to a fifth,
-# and the broker's NIC at rest.
+# The picture of docs/quota-window.md: for each window a 5 MB/s consumer that is cut to a fifth, and
+# the broker's NIC at rest.
 
 
 SHOWN = Client(Kind.CONSUMER, 5_000_000)

@@ -1,4 +1,8 @@
-"""One measured figure with its bound, and statistics that say how they were taken. It measures nothing."""
+"""Measured figures with their bounds: how they are taken, kept on disk and written as a page.
+
+What a command costs with all its processes, statistics of several runs, and measuring again where the machine's host
+took the processors.
+"""
 
 import json
 import os
@@ -21,8 +25,8 @@ from lab.machine import describe_machine
 # What a command cost with all processes that it started: seconds of the clock and of the
 # processors, and the most memory at once.
 #
-# Memory is the sum of resident sets, which counts what processes share once for each of them: it
-# is never too small.
+# Memory is the sum of resident sets, which counts what processes share once for each of them: it is
+# never too small.
 
 
 _LOOK_SECONDS = 0.05

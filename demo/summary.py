@@ -1,4 +1,4 @@
-"""The run as JSON for programs: the same figures as the report, rates in bytes per second, times in seconds."""
+"""The run as JSON for programs: the figures of the report, rates in bytes per second, times in seconds."""
 
 from dataclasses import asdict
 from typing import Any

@@ -1,4 +1,5 @@
-"""What the usage tables of a run say, as plain numbers: brokers, users and tiers. It reads nothing and judges nothing."""
+"""What the demo's usage came to: the commands that were run, what the tables hold, what others saw of the same
+traffic, and the bounds between them."""
 
 import os
 import shlex
@@ -165,8 +166,7 @@ class StoredUsage:
 # byte.
 #
 # It shares no code with the rollups. A byte between two samples belongs to the time between them;
-# at the end of the last window it is
-# shared out by time, in whole bytes.
+# at the end of the last window it is shared out by time, in whole bytes.
 
 
 # As Kafka sees it: a client that writes sends bytes in.
@@ -225,8 +225,8 @@ def witnesses(prometheus: PrometheusLab, throttling: ThrottlingOutcome, *, until
     )
 
 
-# The bounds of the demo's usage: tables against whoever saw the same traffic without them. What
-# was not found is missed.
+# The bounds of the demo's usage: tables against whoever saw the same traffic without them. What was
+# not found is missed.
 
 
 USAGE = "Usage: the demo's own traffic, rolled up"

@@ -1,4 +1,4 @@
-"""What happens during a run, as marks in time: of which kind, when, in words. It keeps none of them."""
+"""What the parts of the demo share: marks in time, checks of a bound, and an orderly end at Ctrl-C."""
 
 import signal
 import time
@@ -12,8 +12,7 @@ from types import FrameType
 # ignored.
 #
 # Taking everything away takes a few seconds, more while a part is still starting; a second Ctrl-C
-# in them would leave brokers and
-# namespaces behind.
+# in them would leave brokers and namespaces behind.
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""`python -m image`: builds the image and its bill of materials into out/image/ and says how large it is. It reads arguments and prints."""
+"""`python -m image`: builds the image and its bill of materials into out/image/, and prints how large it is."""
 
 from __future__ import annotations
 

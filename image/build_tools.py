@@ -1,4 +1,4 @@
-"""Programs that a build runs: their output, or an error that says what they said."""
+"""Programs that a build runs, and what it does to a tree of Python packages: records made right, modules compiled."""
 
 from __future__ import annotations
 
@@ -75,9 +75,8 @@ def run(
 # compile every module anew.
 #
 # The image's own interpreter compiles, with its own C library, so that the machine's does not
-# matter. Hashes in place of times, names as they
-# will be in the image and a fixed hash seed make it the same each time; Python does not check it
-# against the source, which cannot change.
+# matter. Hashes in place of times, names as they will be in the image and a fixed hash seed make it
+# the same each time; Python does not check it against the source, which cannot change.
 
 
 _TIMEOUT_SECONDS = 300.0

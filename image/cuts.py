@@ -147,8 +147,8 @@ def _files(path: Path) -> Iterator[Path]:
 # kinds those that it names.
 #
 # The client loads calls and kinds when they are first asked for, so no import shows that one is
-# missing. What is kept is found by reading,
-# and a test compares `SPOKEN_APIS` with what our sources ask for.
+# missing. What is kept is found by reading, and a test compares `SPOKEN_APIS` with what our sources
+# ask for.
 
 
 SPOKEN_APIS = ("custom_objects_api",)
@@ -179,12 +179,11 @@ def _reachable_kinds(starts: list[Path], *, models: Path) -> set[Path]:
     return reached
 
 
-# What compilers leave in libraries for debuggers: more than half of the compiled modules of
-# wheels, and no one debugs them in a Pod.
+# What compilers leave in libraries for debuggers: more than half of the compiled modules of wheels,
+# and no one debugs them in a Pod.
 #
 # Names of functions stay, so that a crash can be read. It is taken out with Debian's own `strip`,
-# unpacked and not installed, so that the
-# result is the same on every machine.
+# unpacked and not installed, so that the result is the same on every machine.
 
 
 _PACKAGES = (f"binutils-{platform.machine().replace('_', '-')}-linux-gnu", "libbinutils", "libzstd1")

@@ -1,7 +1,7 @@
-"""The Java that Spark runs on: Debian's OpenJDK, less what Spark never asks for, put together by its own `jlink`.
+"""What only rollups need: Java put together by its own `jlink`, PySpark with its jars, and the archive of Spark's classes.
 
-Debian's package for servers takes twice the room on a node, and needs libraries for fonts and sound. What is here has the same
-bytes each time, and goes by the same security updates.
+Debian's OpenJDK for servers takes twice the room on a node and needs libraries for fonts and sound. What is here has the
+same bytes each time, but for the archive, and gets the same security updates.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lab.errors import LabError
 # left out.
 #
 # A jar stays whole or goes whole: scanners know jars by their hashes. What goes are families that
-# no rollup comes near; `python -m
-# image --rollup --smoke` runs a job on what is left, and so do the rollup scenarios of `e2e/`.
+# no rollup comes near; `python -m image --rollup --smoke` runs a job on what is left, and so do the
+# rollup scenarios of `e2e/`.
 
 
 _SITE = packages.SITE
@@ -106,12 +106,12 @@ def _date_jars(tree: Path) -> None:
         os.utime(jar, (0, 0))
 
 
-# What starts Java in the rollup image, and the classes that Java has loaded by then, laid out as
-# it wants them in memory.
+# What starts Java in the rollup image, and the classes that Java has loaded by then, laid out as it
+# wants them in memory.
 #
 # Without the archive each small job reads, checks and links ten thousand classes, which is half of
-# its processor time. A sample job shows
-# which they are. The archive serves one Java and one class path, so it is made where both are.
+# its processor time. A sample job shows which they are. The archive serves one Java and one class
+# path, so it is made where both are.
 
 
 _COMMAND = "usr/bin/tidegate-rollup"

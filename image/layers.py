@@ -1,7 +1,8 @@
-"""The image's layers, each kept in the cache by everything that it is made from.
+"""The image's layers, each kept in the cache by everything that it is made from, and the images made of them.
 
-A new version of ours makes one small layer anew, a new lock two, a new Debian package all: modules are compiled by Debian's Python. What
-rollups need lies between the packages and our own code, so that nodes share what is below, and a new version stays small for them, too.
+A new version of ours makes one small layer anew, a new lock two, a new Debian package all: modules are compiled by
+Debian's Python. What rollups need lies between the packages and our own code, so that nodes share what is below, and a
+new version stays small for them, too.
 """
 
 from __future__ import annotations

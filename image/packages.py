@@ -1,7 +1,7 @@
-"""The lowest part of the image: the Debian packages that Python and our wheels load, laid out as Debian lays them out.
+"""The packages of the image: Debian's, laid out as Debian lays them out, and the locked Python packages on them.
 
-No package runs its install script: what those would have made, and what a program expects of a system around it, is made here by hand.
-There is no shell and no package manager in it.
+No Debian package runs its install script: what those would have made, and what a program expects of a system around it,
+is made here by hand. There is no shell and no package manager in it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from image.build_tools import run
 from lab import cache, packages
 from lab.errors import LabError
 
-# The Python packages of the image: exactly the locked ones that the operator runs with, and our
-# own wheel.
+# The Python packages of the image: exactly the locked ones that the operator runs with, and our own
+# wheel.
 #
 # uv checks every download against the hashes in uv.lock, and what builds a wheel against those in
 # build-requirements.txt.

@@ -1,7 +1,7 @@
-"""How long one `decide()` takes for 50 brokers, 20,000 partitions and 5,000 entities, cold and with nothing to change.
+"""How long one `decide()` takes for 50 brokers, 20,000 partitions and 5,000 entities, and to read all their leaders.
 
-The bound is 100 ms by the clock. The garbage collector runs as always, and the decision
-before is let go while the next one is made, as in the operator.
+The bound of `decide()` is 100 ms by the clock, cold and with nothing to change. The garbage collector runs as always, and
+the decision before is let go while the next one is made, as in the operator.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from tidegate.kafka.brokers import MetadataResponse, topology_of
 # (bound: 300 ms).
 #
 # Only decoding and counting are measured; the broker and the network are not. The bound is held
-# against the clock; processor time is
-# printed beside it, so that a busy machine shows.
+# against the clock; processor time is printed beside it, so that a busy machine shows.
 
 
 BROKERS, TOPICS, PARTITIONS_PER_TOPIC, REPLICAS = 50, 1000, 20, 3

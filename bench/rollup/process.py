@@ -1,4 +1,5 @@
-"""What the rollups' benchmarks do in a process of its own, so that no Java machine stays in the one that measures: says JSON at its end.
+"""What the rollups' benchmarks do in a process of its own, so that no Java machine stays in the one that measures;
+it prints JSON at its end.
 
 `python -m bench.rollup.process URL FROM_MS TO_MS STORE ROUNDS` reads and folds the hours once to warm up, then so many times by the
 clock, then carries out a whole run, and prints what merged sketches show of each broker.

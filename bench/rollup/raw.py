@@ -30,10 +30,9 @@ from tidegate.rollup.tables.store import UsageStore
 # the same each time.
 #
 # Columns `ts` (ms), `broker`, `user`, `client_id`, `direction`, `rate` (bytes/s, whole) and
-# `throttle_ms`; a file for each broker and hour,
-# sorted by client and time, zstd. Scrapes fall onto the edges of windows, and one at an edge shows
-# of the window that ends there, so five
-# minutes of a client are its twenty rates times 15 s, in whatever language one says it.
+# `throttle_ms`; a file for each broker and hour, sorted by client and time, zstd. Scrapes fall onto
+# the edges of windows, and one at an edge shows of the window that ends there, so five minutes of a
+# client are its twenty rates times 15 s, in whatever language one says it.
 
 
 SCRAPE_MS = 15_000
@@ -106,8 +105,8 @@ _SCHEMA = pa.schema(
 # engines begin with.
 #
 # Only reading is replaced: the fold, the tables and Spark's part are the product's. The broker's
-# own counter, which raw rows do not have, is
-# the sum of its clients, so that calibration is done and changes nothing.
+# own counter, which raw rows do not have, is the sum of its clients, so that calibration is done
+# and changes nothing.
 
 
 _RESOURCES = {"produce": ("Produce", "in"), "fetch": ("Fetch", "out")}

@@ -44,9 +44,8 @@ from tidegate.rollup.transport.ladder import RUNGS
 # tasks of the rollup would ask for them.
 #
 # Half are counters of whole bytes, half gauges of rates with many digits, of which a tenth of the
-# clients rest at zero: the one packs to
-# 4 bytes a sample, the other to 9. The client is one process and asks one question at a time; the
-# server shares the machine with it.
+# clients rest at zero: the one packs to 4 bytes a sample, the other to 9. The client is one process
+# and asks one question at a time; the server shares the machine with it.
 
 
 _BEGIN_SECONDS = 1_700_000_000
@@ -165,8 +164,8 @@ def _is_ready(url: str) -> bool:
 # What the fold costs for each sample, and how near its estimates come to a broker whose every byte
 # is known.
 #
-# The bound is processor time of one core: the fold runs in as many processes as there
-# are cores, and waits for nothing.
+# The bound is processor time of one core: the fold runs in as many processes as there are cores,
+# and waits for nothing.
 
 
 FOLDED_SAMPLES_PER_SECOND = 3_000_000  # what one core must fold
@@ -241,8 +240,8 @@ def _estimated(made: MadeDirection, fold: BrokerFold, way: Direction) -> NDArray
 
 
 # Published tables against the cluster that they were made of: brokers to the byte, clients within
-# what docs/usage.md states, percentiles
-# by rank. It measures nothing and expects one hour with a scrape on each edge.
+# what docs/usage.md states, percentiles by rank. It measures nothing and expects one hour with a
+# scrape on each edge.
 
 
 _MOST_RANK_ERROR_PERCENT = 0.5

@@ -29,9 +29,8 @@ from tidegate.rollup.transport.wire import bytes_field, packed
 # would after hours of scraping.
 #
 # Samples go in by remote write, 18 bytes each, laid out by numpy: text for `promtool` takes ten
-# times as long. Its head block is kept open
-# for days, so that the server compacts nothing while somebody measures. It can be killed and
-# started again with what it had.
+# times as long. Its head block is kept open for days, so that the server compacts nothing while
+# somebody measures. It can be killed and started again with what it had.
 
 
 _START_TIMEOUT_SECONDS = 120
@@ -132,11 +131,9 @@ def _sample_messages(times_ms: NDArray[np.int64], values: NDArray[np.float64]) -
 # sends, and what its gauge shows.
 #
 # Kafka since 3.8, `quota.window.num` 11 of a second: twelve samples in a ring, each forgotten
-# eleven seconds after its last byte; the rate is
-# their sum over the time since the oldest began and as many whole seconds as are missing to ten;
-# who is above the quota waits until he
-# would not be. Such a client sends its window in a second, then waits, and no two rounds are
-# alike.
+# eleven seconds after its last byte; the rate is their sum over the time since the oldest began and
+# as many whole seconds as are missing to ten; who is above the quota waits until he would not be.
+# Such a client sends its window in a second, then waits, and no two rounds are alike.
 
 
 _SAMPLES = 11
@@ -200,8 +197,8 @@ def flat_out(
 # that it is the same each time.
 #
 # Of ten clients seven send all the time, two come and go by the minute, and one is throttled: it
-# sends as fast as its quota lets it
-# (`flat_out_client`). Gauges are those of a broker since Kafka 3.8.
+# sends as fast as its quota lets it (`flat_out_client`). Gauges are those of a broker since Kafka
+# 3.8.
 
 
 Whole = NDArray[np.int64]
