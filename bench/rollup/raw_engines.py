@@ -1,7 +1,8 @@
 """The same hourly rollup by each engine, each in a process: `python -m bench.rollup.raw_engines ENGINE ROWS OUT START_MS`.
 
-Every engine reads the files of `bench.rollup.raw`, is held to two threads, and writes one Parquet file with the same columns. Sums of five
-minutes come first and percentiles are of their rates, by nearest rank. Ours writes tables of five minutes, brokers and sketches as well.
+Every engine reads the files of `bench.rollup.raw_rows`, is held to two threads, and writes one Parquet file with the
+same columns. Sums of five minutes come first and percentiles are of their rates, by nearest rank. Ours writes tables of
+five minutes, brokers and sketches as well.
 """
 
 import os
@@ -14,7 +15,7 @@ from unittest import mock
 
 THREADS = 2
 MEMORY_GIGABYTES = 4
-_BROKERS, _HOURS = 0, 1  # of what the files' names tell
+_BROKERS, _HOURS = 0, 1  # parts of the files' names
 
 # $start is the first edge in ms, $rows the files, $list(x) sorted values, $at(n) the n-th of them
 _FIVE = """SELECT broker, user, client_id, direction, {window} AS slot, sum(rate) * 15 AS bytes, max(rate) AS peak,
@@ -94,7 +95,7 @@ def spark_sql(folder: Path, out: Path, start_ms: int) -> None:
 
 def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     """A whole run of ours that reads the files in place of Prometheus."""
-    from bench.rollup.raw import RawTransport
+    from bench.rollup.raw_rows import RawTransport
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest_by
     from tidegate.rollup.samples import Progress
