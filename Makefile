@@ -101,6 +101,11 @@ generate: setup ## Write every generated file again (crds/, docs/, charts/, depl
 	$(PYTHON) -m tools.argocd_health
 	$(PYTHON) -m tools.architecture_picture
 
+.PHONY: goldens
+goldens: setup ## Write what messages read to again; the difference is for you to read
+	rm -f tests/goldens/*.txt
+	WRITE_GOLDENS=1 $(PYTHON) -m pytest tests/unit -m golden
+
 .PHONY: chart-goldens
 chart-goldens: setup ## Write what the chart renders to again; the difference is for you to read
 	WRITE_GOLDENS=1 $(PYTHON) -m pytest tests/integration/chart/test_rendering.py -k golden

@@ -8,7 +8,7 @@ The order of a pass:
     3. throttle    which rates load holds below their contracts, and how far each may go now        throttle_pass
     4. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone       plan, key_step
     5. removal     too much given back at once is held until a person confirms the count            removal
-    6. budget      order the writes, defer what does not fit into the quarter of an hour            budget
+    6. budget      order the writes, defer what does not fit into the period                         budget
     7. report      what every member has and should have, in numbers and words                      member_reports
     8. watch       every live broker against its limits, for people                                 broker_watch
 
@@ -24,7 +24,7 @@ from controller_logic.contracts.adaptive import adaptations
 from controller_logic.contracts.desired import Desired, desired, metering
 from controller_logic.contracts.leaders import Leaders
 from controller_logic.contracts.overrides import apply_overrides
-from controller_logic.contracts.recommend import AdviceBasis, Advised, advise
+from controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
 from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
 from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
 from controller_logic.quotas import budget
@@ -55,10 +55,10 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     return decision, replace(memory, pressures={one.broker: one.pressure for one in watched})
 
 
-def _advised(observation: Observation, memory: Memory) -> Advised:
+def _advised(observation: Observation, memory: Memory) -> Recommendations:
     """Contracts as usage makes them; without usage, without all tiers, or on the way out they are as declared."""
     if observation.usage is None or observation.tiers is None or observation.policy.deleting:
-        return Advised(observation.tiers)
+        return Recommendations(observation.tiers)
     policy = observation.policy
     basis = AdviceBasis(observation.usage, observation.tiers, policy.advice, policy.limits, observation.topology)
     return advise(basis, memory.advised)
@@ -105,7 +105,7 @@ def holds_of(observation: Observation, memory: Memory) -> tuple[tuple[Hold, ...]
 def _missing(observation: Observation) -> Iterator[tuple[Reason, str]]:
     stays = "every quota stays as it is"
     if observation.policy.paused:
-        yield Reason.PAUSED, f"the annotation tidegate.io/paused is set; {stays} until it is removed"
+        yield Reason.PAUSED, f"paused by {' and '.join(observation.policy.paused_by)}; {stays} until that ends"
     if observation.holds:
         return
     if observation.quotas is None:
@@ -131,8 +131,9 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
     policy, now_seconds = observation.policy, observation.now_seconds
     quotas = observation.quotas or {}
     ours = our_entities(quotas, policy)
-    charged = budget.unexpired(memory.charged, now_seconds=now_seconds) or budget.recovered(
-        [stored.ledger for stored in ours.values() if stored.ledger is not None], now_seconds=now_seconds
+    period_seconds = policy.write_budget_period_seconds
+    charged = budget.unexpired(memory.charged, period_seconds=period_seconds, now_seconds=now_seconds) or budget.recovered(
+        [stored.ledger for stored in ours.values() if stored.ledger is not None], period_seconds=period_seconds, now_seconds=now_seconds
     )
     load = throttle_pass(observation, wanted, quotas, memory=memory.throttle, pace=memory.pace)
     wanted = replace(wanted, held=load.held)
@@ -140,15 +141,15 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
         plan = deletion_plan(ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
     else:
         plan = make_plan(wanted, ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
-    remembered = replace(
-        memory, charged=charged, repairs=plan.repairs, confirmed_removals=plan.confirmed_removals, throttle=load.memory, pace=load.pace
-    )
+    remembered = replace(memory, charged=charged, repairs=plan.repairs, removals=plan.removals, throttle=load.memory, pace=load.pace)
     circumstances = Circumstances(policy, quotas, None, plan.writes, held=load.held)
     if policy.mode is Mode.OBSERVE:
         writes = tuple(budget.in_sending_order(plan.writes.values()))
         unwritten = replace(circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING)
         return replace(_reported(wanted, plan, unwritten, load), would_write=writes), remembered
-    admission = budget.admit(plan.writes.values(), charged, policy.notifications_per_quarter_hour, now_seconds=now_seconds)
+    admission = budget.admit(
+        plan.writes.values(), charged, policy.write_budget_changes, period_seconds=period_seconds, now_seconds=now_seconds
+    )
     deferred = frozenset(write.entity for write in admission.deferred)
     decision = _reported(wanted, plan, replace(circumstances, unwritten=deferred), load)
     decision = replace(decision, writes=admission.writes, finished_deleting=policy.deleting and not ours)
@@ -203,7 +204,7 @@ def _with_deferred(decision: Decision, admission: budget.Admission) -> Decision:
     if admission.room_in_seconds is None:
         return decision
     due = [seconds for seconds in (decision.next_pass_in_seconds, admission.room_in_seconds) if seconds is not None]
-    message = f"{len(admission.deferred)} changes wait: the write budget of this quarter of an hour (writeBudget) is spent"
+    message = f"{len(admission.deferred)} changes wait: the write budget (spec.writeBudget) is spent"
     notes = (*decision.notes, Note(Reason.WRITE_BUDGET_SPENT, message))
     return replace(decision, notes=notes, deferred_writes=len(admission.deferred), next_pass_in_seconds=min(due))
 

@@ -10,8 +10,8 @@ from enum import StrEnum
 from controller_logic.contracts.adaptive import Adaptations
 from controller_logic.contracts.leaders import LeaderSpread
 from controller_logic.contracts.overrides import Overridden
-from controller_logic.contracts.recommend import Advised
-from controller_logic.contracts.targets import Ground, Promise, promise_of
+from controller_logic.contracts.recommend import Recommendations
+from controller_logic.contracts.targets import Promise, QuotaScaling, promise_of
 from controller_logic.model import Advice, Entity, Hold, Level, Member, QuotaKey, QuotaWrite, Tier
 from controller_logic.quotas.budget import Repairs, WritePace
 from controller_logic.reasons import Reason
@@ -22,11 +22,24 @@ from controller_logic.value import value
 
 
 @dataclass(frozen=True, slots=True)
+class RemovalMemory:
+    """What the guard against mass removals remembers of the last quarter of an hour.
+
+    `managed` has (time, count of managed entities), oldest and highest first; `left` since when each entity that was let go is leaving;
+    `confirmed` are those that a person confirmed for removal and that are not all given back yet.
+    """
+
+    managed: tuple[tuple[float, int], ...] = ()
+    left: Mapping[Entity, float] = field(default_factory=dict)
+    confirmed: frozenset[Entity] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What one pass hands to the next. Losing it is safe: steps and budget are recovered from the ledger.
 
-    `charged` holds (time, number of charged entity writes), oldest first, of the last quarter of an hour.
-    `confirmed_removals` are the entities that a person confirmed for removal and that are not all given back yet;
+    `charged` holds (time, number of charged entity writes), oldest first, of the write budget's last period.
+    `removals` is what the guard against mass removals needs;
     `held_since` says since when the holds stand that the core itself found; `pressures` what was said of each broker last;
     `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the throttle and to the spread of its writes,
     `adaptations` to scaling method Adaptive. `advised` is what was recommended last.
@@ -34,14 +47,14 @@ class Memory:
 
     charged: tuple[tuple[float, int], ...] = ()
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
-    confirmed_removals: frozenset[Entity] = frozenset()
+    removals: RemovalMemory = field(default_factory=RemovalMemory)
     held_since: Mapping[Reason, float] = field(default_factory=dict)
     pressures: Mapping[int, Pressure] = field(default_factory=dict)
     throttle: ThrottleMemory | None = None
     pace: WritePace | None = None
     causes: Mapping[Level, str] = field(default_factory=dict)
     adaptations: Adaptations = field(default_factory=dict)
-    advised: Advised | None = None
+    advised: Recommendations | None = None
 
 
 class MemberState(StrEnum):
@@ -68,7 +81,7 @@ class MemberReport:
 
     tier: Tier
     member: Member
-    ground: Ground | None
+    ground: QuotaScaling | None
     state: MemberState
     reason: Reason
     wording: str | None = None

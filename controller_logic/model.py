@@ -104,7 +104,7 @@ class Mode(StrEnum):
 
 class DeletionPolicy(StrEnum):
     RESTORE = "Restore"
-    KEEP = "Keep"
+    RETAIN = "Retain"
 
 
 class ScalingMethod(StrEnum):
@@ -129,7 +129,7 @@ class RateForm(StrEnum):
     TOTAL = "total"
 
 
-# What was measured of brokers and clients, as immutable values: network cards, and bytes and
+# What was measured of brokers and clients, as immutable values: NICs, and bytes and
 # throttling by client.
 #
 # Rates are bytes per second as floats, because they are measurements; times are seconds since the
@@ -139,7 +139,7 @@ class RateForm(StrEnum):
 
 
 class Direction(StrEnum):
-    """Which way bytes go through a broker's card; consumers fill egress, producers ingress."""
+    """Which way bytes go through a broker's NIC; consumers fill egress, producers ingress."""
 
     __hash__ = str.__hash__
 
@@ -149,7 +149,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NicSpan:
-    """Mean rate of one broker's card between two neighbouring samples of its counter; `at_seconds` is the later sample's time."""
+    """Mean rate of one broker's NIC between two neighbouring samples of its counter; `at_seconds` is the later sample's time."""
 
     at_seconds: float
     seconds: float
@@ -173,7 +173,7 @@ class ClientRate:
 class ReadingProblem:
     """A reading that is missing or cannot be trusted, for people; `broker` None = all of them.
 
-    `directions` are those of cards that it concerns; empty = it is of no card, or of both directions.
+    `directions` are those of NICs that it concerns; empty = it is of no NIC, or of both directions.
     """
 
     reason: Reason
@@ -200,13 +200,13 @@ class Readings:
 KEY_OF = {Direction.EGRESS: QuotaKey.CONSUMER_BYTE_RATE, Direction.INGRESS: QuotaKey.PRODUCER_BYTE_RATE}
 
 
-# What people declare of the brokers' network cards: limits above which tiers are throttled, and
-# the cards' own speeds.
+# What people declare of the brokers' NICs: limits above which tiers are throttled, and
+# the NICs' own speeds.
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimit:
-    """How much may go through one broker's card, and its own speed, in bytes/s. None = no limit that way; speed not known."""
+    """How much may go through one broker's NIC, and its own speed, in bytes/s. None = no limit that way; speed not known."""
 
     egress: int | None = None
     ingress: int | None = None
@@ -311,7 +311,7 @@ class Contract:
     produce_bytes_per_second: int | None = None
     request_percentage: int | None = None
     controller_mutations_per_second: int | None = None
-    lent: frozenset[QuotaKey] = frozenset()
+    override_only_keys: frozenset[QuotaKey] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -405,31 +405,41 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One BrokerBandwidthPolicy, with every unset field already at its documented default."""
+    """One BrokerBandwidthPolicy, with every unset field already at its documented default.
+
+    `paused_by` names what pauses it, such as `spec.suspend`; empty where nothing does.
+    """
 
     key: str
     uid: str
     mode: Mode = Mode.ENFORCE
-    paused: bool = False
+    paused_by: tuple[str, ...] = ()
     deleting: bool = False
-    deletion: DeletionPolicy = DeletionPolicy.RESTORE
+    deletion_policy: DeletionPolicy = DeletionPolicy.RESTORE
     scaling: ScalingMethod = ScalingMethod.MAX
     minimum_change_percent: int = 10
     window: QuotaWindow = QuotaWindow()
     max_mute_seconds: int = 12
-    notifications_per_quarter_hour: int = 300
+    write_budget_changes: int = 300
+    write_budget_period_seconds: float = 900.0
     max_removal_percent: int = 50
     confirmed_removals: int | None = None
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     measured: bool = False  # whether it names metrics: without them nobody is throttled, and nobody stays throttled
     stale_after_seconds: float = STALE_AFTER_SECONDS
-    aim_percent: int = 97
+    release_after_seconds: float | None = None  # how long a broker's load may be unknown until throttles go; None = they stay
+    cut_to_percent: int = 97
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
     speed: Speed = Speed.LADDER
-    enable_metering: bool = False
+    metering_enabled: bool = False
     advice: AdviceTerms = field(default_factory=AdviceTerms)
+
+    @property
+    def paused(self) -> bool:
+        """Whether a person wants everything to stay as it is."""
+        return bool(self.paused_by)
 
 
 # --- what is observed ------------------------------------------------------------------------------------------------

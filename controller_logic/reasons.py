@@ -50,11 +50,11 @@ class Reason(StrEnum):
     OVERRIDE_UNFIT = "OverrideUnfit", "The override's rates cannot stand in place of the member's contract; it changes nothing there."
 
     # what is seen of the brokers' load
-    BROKER_OVER_LIMIT = "BrokerOverLimit", "A broker's network card carries more than the policy's limit for it."
+    BROKER_OVER_LIMIT = "BrokerOverLimit", "A broker's NIC carries more than the policy's limit for it."
     BROKER_WITHIN_LIMIT = "BrokerWithinLimit", "A broker that was over its limit is within it again."
 
     # why nothing is changed although something could be
-    PAUSED = "Paused", "The annotation tidegate.io/paused freezes everything as it is."
+    PAUSED = "Paused", "spec.suspend or the annotation tidegate.io/paused freezes everything as it is."
     STARTING = "Starting", "First pass not finished yet."
     LIST_INCOMPLETE = "ListIncomplete", "The custom resources could not be listed in full."
     KUBERNETES_UNREACHABLE = "KubernetesUnreachable", "The Kubernetes API did not answer; every quota stays as it is."
@@ -68,10 +68,14 @@ class Reason(StrEnum):
     QUOTAS_IGNORED = "QuotasIgnored", "Brokers decide quotas by a plugin (client.quota.callback.class) and may ignore what is written."
     MIGRATION_RUNNING = "MigrationRunning", "Kafka is being migrated to KRaft; nothing is written to ZooKeeper."
     CLUSTER_ALREADY_MANAGED = "ClusterAlreadyManaged", "Another policy manages this Kafka cluster already."
-    REMOVAL_HELD = "RemovalHeld", "More quotas would be given back at once than the policy allows without confirmation."
-    WRITE_BUDGET_SPENT = "WriteBudgetSpent", "The write budget of this quarter of an hour is spent; the rest follows later."
+    REMOVAL_HELD = "RemovalHeld", "More quotas would be given back within a quarter of an hour than the policy allows without confirmation."
+    WRITE_BUDGET_SPENT = "WriteBudgetSpent", "The write budget is spent for now; the rest follows later."
     NOT_LEADER = "NotLeader", "Another replica of the operator holds this policy's Lease."
-    STALE_DATA = "StaleData", "A broker's network card tells nothing usable: nothing is raised on it, and it justifies no cut."
+    STALE_DATA = "StaleData", "A broker's NIC tells nothing usable: nothing is raised on it, and it justifies no cut."
+    RELEASED_UNMEASURED = (
+        "ReleasedUnmeasured",
+        "A broker's load has been unknown for metrics.whenStale.afterSeconds, and the policy releases throttled quotas then.",
+    )
     CLIENT_RATES_UNKNOWN = "ClientRatesUnknown", "A broker over its limit tells no client rates; the lowest tier goes down step by step."
     QUOTA_CANNOT_HELP = (
         "QuotaCannotHelp",
@@ -139,7 +143,7 @@ class Reason(StrEnum):
     )
     METERING_WITHHELD = (
         "MeteringWithheld",
-        "metrics.enableMetering writes nothing: a quota for Kafka's default user would replace or hide quotas that exist.",
+        "defaults.metering writes nothing: a quota for Kafka's default user would replace or hide quotas that exist.",
     )
     METRICS_NOT_WATCHED = "MetricsNotWatched", "The policy names no metrics, so no broker's load is read."
     STORAGE_UNREACHABLE = "StorageUnreachable", "The storage of the usage tables did not answer, or is full; what is published there stays."
@@ -147,3 +151,20 @@ class Reason(StrEnum):
     USAGE_VERSION = "UsageVersion", "The usage tables were written by another version of Tidegate, which reads them differently."
     RESTORE_INCOMPLETE = "RestoreIncomplete", "Not everything could be given back before the policy was deleted."
     INTERNAL_ERROR = "InternalError", "A bug in Tidegate; the pass was abandoned and nothing further was written."
+
+
+# What stays wrong until a person acts: with one of these in Ready=False, the condition Stalled is True. Left out is what ends by itself or
+# with another object's arrival, whatever it takes to get there: Contended, for one, ends after its pause and may come back.
+STALLED = frozenset(
+    {
+        Reason.CLUSTER_ALREADY_MANAGED,
+        Reason.FOREIGN_CONTENT,
+        Reason.INVALID_SPEC,
+        Reason.NOT_AUTHORIZED,
+        Reason.OVERLAPPING,
+        Reason.OVERRIDE_UNFIT,
+        Reason.REMOVAL_HELD,
+        Reason.SECRET_UNREADABLE,
+        Reason.WRONG_CLUSTER,
+    }
+)

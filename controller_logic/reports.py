@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller_logic.contracts.leaders import LeaderSpread
-from controller_logic.contracts.targets import Ground, HeldDown, HeldKeys, Promise, Target, promise_of, throttled_rates
+from controller_logic.contracts.targets import HeldKeys, Promise, QuotaScaling, Target, ThrottledTargets, promise_of, throttled_rates
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
 from controller_logic.model import Entity, Hold, Level, Member, Policy, QuotaKey, QuotaWrite, StoredQuota, Tier
 from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan
@@ -16,7 +16,7 @@ from controller_logic.quotas.steps import KeyStep, MuteGuard
 from controller_logic.quotas.values import KEY_WORDS, number_of, quota_words, rate_words
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import Round, ThrottleDecision
-from controller_logic.throttle.pressure import Card
+from controller_logic.throttle.pressure import NicStatus
 
 # What the policy says of each level: at its contracts, stepping, throttled or on its way back, and
 # because of which broker.
@@ -54,15 +54,15 @@ def _report(level: Level, members: Iterable[MemberReport], because: str) -> Leve
 def causes_of(throttle: ThrottleDecision | None) -> str:
     """`broker 2 egress 58.1 of 50.0 MB/s`, for every broker in need, the worst first; empty where none is."""
     rounds = throttle.rounds if throttle is not None else ()
-    found = [(view.need, one, view.card) for one in rounds for view in one.brokers if view.need > 0]
-    return ", ".join(load_words(one, card) for _, one, card in sorted(found, key=lambda each: (-each[0], each[2].broker)))
+    found = [(view.need, one, view.nic) for one in rounds for view in one.brokers if view.need > 0]
+    return ", ".join(load_words(one, nic) for _, one, nic in sorted(found, key=lambda each: (-each[0], each[2].broker)))
 
 
-def load_words(one: Round, card: Card) -> str:
-    """A card against its limit, for people."""
-    if card.bytes_per_second is None or card.limit is None:
-        return f"broker {card.broker} {one.direction.value} unknown"
-    return f"broker {card.broker} {one.direction.value} {card.bytes_per_second / 1e6:.1f} of {card.limit / 1e6:.1f} MB/s"
+def load_words(one: Round, nic: NicStatus) -> str:
+    """A NIC against its limit, for people."""
+    if nic.bytes_per_second is None or nic.limit is None:
+        return f"broker {nic.broker} {one.direction.value} unknown"
+    return f"broker {nic.broker} {one.direction.value} {nic.bytes_per_second / 1e6:.1f} of {nic.limit / 1e6:.1f} MB/s"
 
 
 _KEYS = tuple(QuotaKey)
@@ -98,10 +98,10 @@ class Circumstances:
     writes: Mapping[Entity, QuotaWrite] = field(default_factory=dict)
     unwritten: frozenset[Entity] = frozenset()
     unwritten_because: Reason = Reason.WRITE_BUDGET_SPENT
-    held: HeldDown = field(default_factory=dict)
+    held: ThrottledTargets = field(default_factory=dict)
 
 
-def promised_report(tier: Tier, member: Member, ground: Ground | None) -> MemberReport:
+def promised_report(tier: Tier, member: Member, ground: QuotaScaling | None) -> MemberReport:
     """What is said of a member that ends as promised; without a ground the policy is being deleted and promises nothing."""
     if ground is None:
         words = "the policy is being deleted: the quota is what it was before Tidegate"
@@ -236,4 +236,4 @@ def _unwritten_words(write: QuotaWrite, circumstances: Circumstances) -> str:
         return "mode is Observe, nothing is written; Enforce would throttle it, because a broker is over its limit"
     if circumstances.unwritten_because is Reason.OBSERVING:
         return f"mode is Observe, nothing is written; Enforce would write {write.message}"
-    return f"the write budget of this quarter of an hour is spent; later: {write.message}"
+    return f"the write budget is spent; later: {write.message}"

@@ -93,7 +93,7 @@ def _documents(path: Path) -> Iterator[dict[str, Any]]:
 def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> None:
     for member in tier["spec"]["members"]:
         if member.get("user") == USER:
-            member["contract"]["perPartition"]["produce"] = contract_bytes_per_second
+            member["contract"]["perPartition"]["produce"] = str(contract_bytes_per_second)
 
 
 # What a Kafka administrator does by hand in this experiment: the topic, the fixed quota, and the
@@ -149,7 +149,7 @@ def throttling_resources(kafka: KafkaLab, prometheus: PrometheusLab) -> str:
 
 def limit_patch(egress_limit: int) -> str:
     """The merge patch that sets the limit of every broker, in bytes per second."""
-    return json.dumps({"spec": {"brokers": {"egressLimit": f"{egress_limit // 1_000_000}M"}}})
+    return json.dumps({"spec": {"brokers": {"egress": {"limit": f"{egress_limit // 1_000_000}M"}}}})
 
 
 def _fill_in(spec: dict[str, Any], kafka: KafkaLab, prometheus: PrometheusLab) -> None:

@@ -186,7 +186,7 @@ class TierWatch:
             )
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
             return []  # asked again in a second
-        return list((policy.get("status") or {}).get("tiers") or ())
+        return list((policy.get("status") or {}).get("levels") or ())
 
     def _take(self, step: TierStep) -> None:
         before = next((one for one in reversed(self._steps) if one.level == step.level), None)

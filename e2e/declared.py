@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from e2e.login import SECRET
+from e2e.login import Login
 from lab.kafka import KafkaLab
 from lab.prometheus import PrometheusLab
 
@@ -22,20 +22,20 @@ def policy(kafka: KafkaLab, *, name: str = "orders", **spec: Any) -> Document:
         "quotaStore": "ZooKeeper",
         "zookeeper": {"connect": kafka.zookeeper_connect},
     }
-    return _object("BrokerBandwidthPolicy", name, {"mode": "Enforce", "deletion": "Restore", "kafka": connection, **spec})
+    return _object("BrokerBandwidthPolicy", name, {"mode": "Enforce", "deletionPolicy": "Restore", "kafka": connection, **spec})
 
 
 def watching(prometheus: PrometheusLab, *, egress_limit: int) -> Document:
     """What a policy needs beside that to hold brokers under a limit: readings every second."""
     return {
         "metrics": {
-            "prometheus": {"url": prometheus.url, "credentialsSecretRef": {"name": SECRET}},
+            "prometheus": {"url": prometheus.url, "authentication": Login.authentication()},
             "preset": "NodeExporter",
-            "brokerIds": {"label": "broker"},
+            "brokerIdentity": {"label": "broker"},
             "scrapeIntervalSeconds": 1,
             "staleAfterSeconds": 15,
         },
-        "brokers": {"egressLimit": egress_limit, "egressCapacity": 1250 * MB},
+        "brokers": {"egress": {"limit": str(egress_limit), "capacity": "1250M"}},
     }
 
 
@@ -50,18 +50,18 @@ def tier(
     per: str = "perPartition",
 ) -> Document:
     """Members are named by their user: `tier("gold", "L0", {"alice": 10 * MB}, topic="acc")` promises alice 10 MB/s for each partition."""
-    members = [{"name": user, "user": user, "topics": [topic], "contract": {per: {"fetch": rate}}} for user, rate in fetch.items()]
+    members = [{"name": user, "user": user, "topics": [topic], "contract": {per: {"fetch": str(rate)}}} for user, rate in fetch.items()]
     spec: Document = {"policyRef": {"name": policy}, "level": level, "members": members}
     if throttled is not None:
-        spec["throttled"] = {per: {"fetch": throttled}}
+        spec["throttledRates"] = {per: {"fetch": str(throttled)}}
     return _object("BusinessTier", name, spec)
 
 
 def override(name: str, *, user: str, fetch_per_partition: int, seconds: float, policy: str = "orders") -> Document:
     """A person's decision for one user that ends by itself."""
     ends = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    decided = {"user": user, "set": {"perPartition": {"fetch": fetch_per_partition}}, "expiresAt": ends, "reason": "a scenario"}
-    return _object("QuotaOverride", name, {"policyRef": {"name": policy}, **decided})
+    decided = {"target": {"user": user}, "action": "SetRates", "rates": {"perPartition": {"fetch": str(fetch_per_partition)}}}
+    return _object("QuotaOverride", name, {"policyRef": {"name": policy}, **decided, "expiresAt": ends, "reason": "a scenario"})
 
 
 def _object(kind: str, name: str, spec: Document) -> Document:

@@ -17,9 +17,14 @@ class Login:
 
     password: str = field(default_factory=lambda: secrets.token_urlsafe(18), repr=False)
 
+    @staticmethod
+    def authentication() -> Mapping[str, object]:
+        """What a policy declares to log in so."""
+        return {"type": "basic", "username": _USER, "passwordSecret": {"secretName": SECRET, "password": "password"}}
+
     def literals(self) -> Mapping[str, str]:
-        """The Secret's keys, as docs/user-guide.md names them."""
-        return {"username": _USER, "password": self.password}
+        """The Secret's keys."""
+        return {"password": self.password}
 
     def lines_that_tell(self, text: str) -> list[str]:
         """The lines that hold the password: plain, as a Secret or as an HTTP header has it."""

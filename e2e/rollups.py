@@ -115,17 +115,19 @@ class Rollups:
         return list(json.loads(found)["items"])
 
 
-def rolling_up(claim: str, *, every_seconds: int, executors: int = 2) -> Document:
+def rolling_up(claim: str, *, interval_seconds: int, executors: int = 2) -> Document:
     """What a policy needs beside metrics; Pods as small as a machine with two processors has room for."""
     small = {"cores": 1, "requestMillicores": 100, "memory": "1Gi"}
     storage = {"url": "file:///var/lib/tidegate/usage", "claimName": claim}
-    return {"rollup": {"everySeconds": every_seconds, "storage": storage, "driver": small, "executors": {"instances": executors, **small}}}
+    return {
+        "rollup": {"intervalSeconds": interval_seconds, "storage": storage, "driver": small, "executors": {"instances": executors, **small}}
+    }
 
 
 def tables_in(store: UsageStore) -> Mapping[str, Any]:
     """Every row of every table, in order; AssertionError where the store is not whole."""
     verdict = verify(store)
-    assert verdict.exit_code == 0, verdict.document()
+    assert verdict.is_sound, verdict.document()
     return {name: store.rows(name).sort_by([(key, "ascending") for key in kind.key]) for name, kind in TABLES.items()}
 
 

@@ -23,8 +23,8 @@ def promised(scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> 
 def test_nonsense_is_refused_at_admission_with_what_to_do(scene: Scene, topic: str, kafka: KafkaLab) -> None:
     by_brokers = policy(kafka)
     by_brokers["spec"]["kafka"] = {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}
-    assert "comes in a later version" in scene.refusal(by_brokers)
-    assert "throttled" in scene.refusal(tier("cheap", "L3", {"reports": 10 * MB}, topic=topic))
+    assert "spec.kafka.quotaStore" in scene.refusal(by_brokers)
+    assert "throttledRates" in scene.refusal(tier("cheap", "L3", {"reports": 10 * MB}, topic=topic))
     assert "spec.level" in scene.refusal(tier("odd", "L4", {"reports": 10 * MB}, topic=topic))
     assert scene.kubectl("get", "bbp,bt", "-o", "name") == ""
 
@@ -33,11 +33,14 @@ def test_a_paused_policy_freezes_everything_as_it_is(promised: Scene, in_kafka: 
     promised.kubectl("annotate", "bbp/orders", "tidegate.io/paused=true")
     promised.waits_for("bbp/orders", "Ready", "False", reason="Paused")
     members = promised.read("bt/gold")["spec"]["members"]
-    raised = [{**members[0], "contract": {"perPartition": {"fetch": 12 * MB}}}]
+    raised = [{**members[0], "contract": {"perPartition": {"fetch": "12M"}}}]
     promised.edit("bt/gold", {"members": raised})
     time.sleep(20)
     assert in_kafka.fetch_quota("checkout") == 10 * MB
+    promised.edit("bbp/orders", {"suspend": True})
     promised.kubectl("annotate", "bbp/orders", "tidegate.io/paused-")
+    promised.waits_for("bbp/orders", "Ready", "False", reason="Paused")
+    promised.edit("bbp/orders", {"suspend": False})
     in_kafka.wait_for_fetch_quota("checkout", 12 * MB)
     promised.delete("bbp/orders")
 

@@ -43,7 +43,7 @@ def episode(scene: Scene, topic: str, kafka: KafkaLab, prometheus: PrometheusLab
 
 def limit(scene: Scene, bytes_per_second: int) -> float:
     before = time.time()
-    scene.edit("bbp/orders", {"brokers": {"egressLimit": bytes_per_second}})
+    scene.edit("bbp/orders", {"brokers": {"egress": {"limit": str(bytes_per_second)}}})
     return before
 
 

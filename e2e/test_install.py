@@ -13,8 +13,15 @@ from lab.kafka import KafkaLab
 
 def test_a_promise_becomes_a_quota_and_follows_the_leaders(scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
     with_login = policy(kafka)
-    with_login["spec"]["kafka"]["zookeeper"]["credentialsSecretRef"] = {"name": "zookeeper"}
-    scene.kubectl("create", "secret", "generic", "zookeeper", "--from-literal=unused=x")
+    with_login["spec"]["kafka"] |= {
+        "bootstrapServers": kafka.sasl_bootstrap_servers,
+        "authentication": {
+            "type": "plain",
+            "username": "orders",
+            "passwordSecret": {"secretName": "orders", "password": "password"},
+        },
+    }
+    scene.kubectl("create", "secret", "generic", "orders", f"--from-literal=password={kafka.password('orders')}")
     scene.declare(with_login, tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
     scene.waits_for("bbp/orders", "Ready")
     scene.waits_for("bt/gold", "Ready")

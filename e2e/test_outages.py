@@ -21,7 +21,7 @@ def test_without_zookeeper_everything_stands_and_goes_on_afterwards(
     try:
         scene.waits_for("bbp/orders", "Ready", "False", reason="ZooKeeperUnreachable", timeout_seconds=90)
         members = scene.read("bt/gold")["spec"]["members"]
-        scene.edit("bt/gold", {"members": [{**members[0], "contract": {"perPartition": {"fetch": 12 * MB}}}]})
+        scene.edit("bt/gold", {"members": [{**members[0], "contract": {"perPartition": {"fetch": "12M"}}}]})
     finally:
         kafka.zookeeper.start()
     in_kafka.wait_for_fetch_quota("checkout", 12 * MB, timeout_seconds=120)

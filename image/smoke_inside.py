@@ -12,7 +12,6 @@ from pathlib import Path
 
 import charset_normalizer
 import kopf
-import prometheus_api_client
 from kubernetes import client
 
 import controller_logic
@@ -31,7 +30,7 @@ for package in (tidegate, controller_logic):
                 raise
 
 # loaded when first asked for
-loaded_later = (client.CustomObjectsApi, prometheus_api_client.PrometheusConnect, kopf.operator)
+loaded_later = (client.CustomObjectsApi, kopf.operator)
 charset_normalizer.from_bytes("größer".encode("latin-1")).best()
 
 files = [Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))]

@@ -1,12 +1,15 @@
-"""Settings that all tests share: how hypothesis searches, and that Ctrl-C means what it means on a terminal."""
+"""What all tests share: how hypothesis searches, that Ctrl-C means what it means on a terminal, and the messages' goldens."""
 
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.goldens.golden import GoldenFile
 
 # On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for the change that it
 # was given and not for luck. Deadlines would only measure how busy a shared machine is.
@@ -25,3 +28,22 @@ def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
     yield
     tempfile.tempdir = before
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """`golden(text)` compares a message with its golden, `golden(text, "name")` where a test has several; see `tests/goldens/golden.py`."""
+    folder = Path(str(request.node.path)).relative_to(Path(__file__).parent / "unit").parent
+    file = GoldenFile(folder.as_posix().replace("/", "-") if folder.parts else "tidegate")
+    test = request.node.name.removeprefix("test_").replace("_", " ")
+
+    def check(text: str, name: str = "") -> None:
+        file.check(f"{test}: {name}" if name else test, text)
+
+    return check
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "golden" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.golden)

@@ -18,10 +18,11 @@ from typing import Any
 import typer
 import yaml
 
-from controller_logic.reasons import Reason
+from controller_logic.reasons import STALLED, Reason
 from tidegate.cli import EPILOGUE, app
 from tidegate.resources.crd import Schema, crd_document, object_schema
-from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, Kind
+from tidegate.resources.kinds import API_VERSION, CATEGORIES, GROUP, KINDS, Kind
+from tidegate.resources.rates import PATTERN
 
 # Renders the reference of the custom resources for people: fields, types, bounds, meaning and
 # rules, as Markdown.
@@ -30,17 +31,21 @@ from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, Kind
 # else.
 
 
+_LISTED_CATEGORIES = " and ".join(f"`{category}`" for category in CATEGORIES)
 _INTRODUCTION = f"""<!-- Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`. -->
 # The custom resources
 
-Group and version `{API_VERSION}`, all namespaced, category `{CATEGORY}`. References stay inside the namespace. The spec is yours:
-the operator never writes it, not even defaults; "if unset" names what it acts on where a field is left out. The status is the operator's.
+Group and version `{API_VERSION}`, all namespaced, categories {_LISTED_CATEGORIES} (`kubectl get tidegate`). References stay inside
+the namespace. The spec is yours: the operator never writes it, not even defaults; "if unset" names what it acts on where a field is
+left out. Defaults are not in the CRDs either: the API server would write them into your objects, GitOps tools would report items of
+lists as changed, and an upgrade could not tell an old default from your choice. The status is the operator's.
 
-The CRDs need Kubernetes 1.34 or later: earlier API servers estimate the cost of comparing byte rates as if each could be a text
-of three megabytes, and refuse the CRD.
+The CRDs need Kubernetes 1.30 or later. The validation code of the API server of 1.30.14 accepts them and their examples; a running server
+was tried with 1.34 only. Field selectors on `spec.policyRef.name` need 1.31.
 
-A **byte rate** is a whole number of bytes per second from 1024 to 9007199254740991, written as an integer or as a text with one
-suffix: `52428800`, `50Mi`, `50M`, `1250M`, `3Gi`. `k M G T` are powers of 1000, `Ki Mi Gi Ti` powers of 1024.
+A **byte rate** is a whole number of bytes per second from 1024 to 9007199254740991, written as a text: digits, perhaps a decimal
+fraction, and one suffix, as `50Mi`, `50M`, `1250M`, `1.5Gi`. `k M G T` are powers of 1000, `Ki Mi Gi Ti` powers of 1024. Without a suffix
+it needs quotes in YAML: `"52428800"`. A fraction must come out as whole bytes: `1.5Ki` does, `1.3Ki` does not.
 
 What an object says wrong by itself is refused when it is applied, with the sentence listed under "must hold". What needs another
 object (a missing policy or topic, the same user and client id in two tiers or twice in one) becomes a condition instead.
@@ -92,7 +97,7 @@ def _cell(text: str) -> str:
 
 
 def _type(node: Schema) -> str:
-    if node.get("x-kubernetes-int-or-string"):
+    if _is_rate(node):
         return "byte rate"
     if "items" in node:
         return f"list of {_type(node['items'])}, {_bounds(node, 'minItems', 'maxItems')}"
@@ -103,6 +108,10 @@ def _type(node: Schema) -> str:
     if node["type"] == "string":
         return node.get("format") or f"text, {_bounds(node, 'minLength', 'maxLength')} characters"
     return str(node["type"])
+
+
+def _is_rate(node: Schema) -> bool:
+    return node.get("pattern") == PATTERN
 
 
 def _bounds(node: Schema, lowest: str, highest: str) -> str:
@@ -119,8 +128,7 @@ def _rules(schema: Schema) -> Iterator[str]:
 
 
 def _rules_below(node: Schema, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    is_rate = node.get("x-kubernetes-int-or-string", False)
-    yield from ((path, rule) for rule in node.get("x-kubernetes-validations", []) if not is_rate)
+    yield from ((path, rule) for rule in node.get("x-kubernetes-validations", []) if not _is_rate(node))
     for name, below in node.get("properties", {}).items():
         yield from _rules_below(below, f"{path}.{name}".removeprefix("."))
     if "items" in node:
@@ -201,16 +209,19 @@ REASONS_HEAD = """\
 <!-- Generated from controller_logic/reasons.py by `make generate`; do not edit by hand. -->
 
 The same words stand in conditions (`kubectl describe`), events, ledger records, `tidegate plan` and `explain`, and as labels of metrics.
-A reason never changes its spelling; the message beside it carries the numbers.
+A reason never changes its spelling; the message beside it carries the numbers. Where `Ready` is `False` with a reason that is marked as
+stalled, a person must act: the condition `Stalled` is `True` then, and else `False`, which is what `kstatus` and tools that use it look at.
 
-| Reason | What it means |
-|---|---|
+| Reason | What it means | Stalled |
+|---|---|---|
 """
 
 
 def reasons_page() -> str:
     """The whole page: one row a reason, in the order of the enum. A `|` in a meaning is escaped, so that no row breaks."""
-    rows = (f"| `{reason.value}` | {reason.meaning.replace('|', chr(92) + '|')} |\n" for reason in Reason)
+    rows = (
+        f"| `{reason.value}` | {reason.meaning.replace('|', chr(92) + '|')} | {'yes' if reason in STALLED else ''} |\n" for reason in Reason
+    )
     return REASONS_HEAD + "".join(rows)
 
 

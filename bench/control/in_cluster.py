@@ -48,7 +48,7 @@ def in_cluster() -> list[Figure]:
     image = build()
     with _installed(image) as on:
         at_rest = _watched(on, "no policy")
-        on.scene.declare(policy(on.kafka, writeBudget={"notificationsPerQuarterHour": 10_000}), *_tiers(on.topic))
+        on.scene.declare(policy(on.kafka, writeBudget={"changes": 10_000}), *_tiers(on.topic))
         on.scene.waits_for("bbp/orders", "Ready", timeout_seconds=120)
         loaded = _watched(on, f"{_ENTITIES} contracts")
         latencies = [_change(on, MB + number) for number in range(_CHANGES)]
@@ -124,7 +124,7 @@ def _processor_and_memory(on: _Installed, pod: str) -> tuple[float, float]:
 
 def _change(on: _Installed, rate: int) -> float:
     members: Sequence[dict[str, Any]] = on.scene.read("bt/tier0")["spec"]["members"]
-    changed = [{**members[0], "contract": {"perPartition": {"fetch": rate + MB}}}, *members[1:]]
+    changed = [{**members[0], "contract": {"perPartition": {"fetch": str(rate + MB)}}}, *members[1:]]
     began = time.monotonic()
     on.scene.edit("bt/tier0", {"members": changed})
     wait_until(lambda: on.in_kafka.fetch_quota("user0") == rate + MB, "the new quota", timeout_seconds=60, poll_seconds=0.01)

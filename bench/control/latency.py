@@ -126,7 +126,7 @@ def _measure(on: World, changes: int, *, wait_for_status: bool = True) -> list[f
 def _change(on: World, rate: int) -> float:
     """Seconds from before the patch is sent until the commit."""
     before = on.zookeeper.exists(_USER).mzxid
-    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": rate}]
+    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": str(rate)}]
     started = time.time()
     on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH)
     _wait(on, lambda: on.zookeeper.exists(_USER).mzxid != before, "the changed quota", poll_seconds=0.01)

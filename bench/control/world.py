@@ -92,7 +92,7 @@ def tier(number: int, entities: int) -> dict[str, Any]:
             "name": f"member-{index}",
             "user": f"user-{index}",
             "topics": [TOPIC],
-            "contract": {"perPartition": {"fetch": 2_000_000 + index, "produce": 1_000_000 + index}},
+            "contract": {"perPartition": {"fetch": str(2_000_000 + index), "produce": str(1_000_000 + index)}},
         }
         for index in range(number, entities, TIERS)
     ]
@@ -107,5 +107,5 @@ def policy(kafka: KafkaLab) -> dict[str, Any]:
         "quotaStore": "ZooKeeper",
         "zookeeper": {"connect": kafka.zookeeper_connect},
     }
-    spec = {"mode": "Enforce", "kafka": connection, "deletion": "Keep"}
+    spec = {"mode": "Enforce", "kafka": connection, "deletionPolicy": "Retain"}
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "BrokerBandwidthPolicy", "metadata": {"name": POLICY}, "spec": spec}

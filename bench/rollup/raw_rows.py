@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS
 
 SCRAPE_MS = 15_000
@@ -112,7 +112,7 @@ class RawTransport:
         hour = ((start_ms + end_ms) // 2 - self._start_ms) // HOUR_MS
         return [one for broker in brokers for one in self._hour(broker, hour) if _is_selected(one.labels, selection)]
 
-    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+    def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         """The same, one after the other."""
         return [self.read(*one) for one in asked]
 

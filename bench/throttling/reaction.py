@@ -116,16 +116,16 @@ def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
             "scrapeIntervalSeconds": scrape_seconds,
             "staleAfterSeconds": 3 * scrape_seconds,
         },
-        "brokers": {"egressLimit": _LIMIT},
+        "brokers": {"egress": {"limit": str(_LIMIT)}},
         "escalation": {"holdSeconds": 7},  # longer than from one cut to the next, as always but in tests
-        "writeBudget": {"notificationsPerQuarterHour": 10_000},
+        "writeBudget": {"changes": 10_000},
     }
     on.create("brokerbandwidthpolicies", declared)
-    contract, throttled = ({"perBroker": {"fetch": rate}} for rate in (_CONTRACT, _FLOOR))
+    contract, throttled = ({"perBroker": {"fetch": str(rate)}} for rate in (_CONTRACT, _FLOOR))
     members = [
         {"name": f"throttled-{user}", "user": f"throttled-{user}", "topics": [TOPIC], "contract": contract} for user in range(_USERS)
     ]
-    spec = {"policyRef": {"name": POLICY}, "level": "L3", "throttled": throttled, "members": members}
+    spec = {"policyRef": {"name": POLICY}, "level": "L3", "throttledRates": throttled, "members": members}
     metadata = {"name": "throttled", "namespace": NAMESPACE}
     on.create("businesstiers", {"apiVersion": "tidegate.io/v1alpha1", "kind": "BusinessTier", "metadata": metadata, "spec": spec})
 

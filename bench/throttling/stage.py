@@ -30,7 +30,7 @@ CAPACITY = 1250 * MB
 # consumers and a quarter for producers, so that two processor cores carry nineteen of them: a producer costs a core about twice what a
 # consumer costs.
 LIMITS: Mapping[Operation, int] = {Operation.CONSUME: 25 * MB, Operation.PRODUCE: 25 * MB // 2}
-_LIMIT_FIELD = {Operation.CONSUME: "egressLimit", Operation.PRODUCE: "ingressLimit"}
+_WAY = {Operation.CONSUME: "egress", Operation.PRODUCE: "ingress"}
 _RATE_FIELD = {Operation.CONSUME: "fetch", Operation.PRODUCE: "produce"}
 _BROKER = 1
 
@@ -53,17 +53,16 @@ def four_businesses(operation: Operation, connections: int, run: str) -> tuple[B
 def declared_policy(kafka: KafkaLab, prometheus: PrometheusLab, operation: Operation, *, speed: str) -> dict[str, Any]:
     """In mode Enforce, with the limit far away; readings every second. Deleting it restores what was there before."""
     declared = policy(kafka)
-    capacity_field = _LIMIT_FIELD[operation].replace("Limit", "Capacity")
     declared["spec"] |= {
-        "deletion": "Restore",
+        "deletionPolicy": "Restore",
         "metrics": {
             "prometheus": {"url": prometheus.url},
             "preset": "JmxExporter" if kafka.network is None else "NodeExporter",
-            "brokerIds": {"label": "broker"},
+            "brokerIdentity": {"label": "broker"},
             "scrapeIntervalSeconds": 1,
             "staleAfterSeconds": 15,
         },
-        "brokers": {_LIMIT_FIELD[operation]: HIGH_LIMIT, capacity_field: CAPACITY},
+        "brokers": {_WAY[operation]: {"limit": str(HIGH_LIMIT), "capacity": str(CAPACITY)}},
         "escalation": {"speed": speed},
     }
     return declared
@@ -80,7 +79,7 @@ def _tier(level: str, businesses: Sequence[Business], operation: Operation) -> d
     spec: dict[str, Any] = {"policyRef": {"name": POLICY}, "level": level, "members": members}
     throttled = businesses[0].throttled
     if throttled is not None:
-        spec["throttled"] = _rates(throttled, operation)
+        spec["throttledRates"] = _rates(throttled, operation)
     metadata = {"name": level.lower(), "namespace": NAMESPACE}
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "BusinessTier", "metadata": metadata, "spec": spec}
 
@@ -89,8 +88,8 @@ def _member(business: Business, operation: Operation) -> dict[str, Any]:
     return {"name": business.user, "user": business.user, "topics": [TOPIC], "contract": _rates(business.contract, operation)}
 
 
-def _rates(bytes_per_second: int, operation: Operation) -> Mapping[str, Mapping[str, int]]:
-    return {"perBroker": {_RATE_FIELD[operation]: bytes_per_second}}
+def _rates(bytes_per_second: int, operation: Operation) -> Mapping[str, Mapping[str, str]]:
+    return {"perBroker": {_RATE_FIELD[operation]: str(bytes_per_second)}}
 
 
 NEIGHBOURS_TOPIC = "neighbour"
@@ -171,7 +170,7 @@ class Stage:
     def limit(self, operation: Operation, bytes_per_second: int) -> float:
         """Set every broker's limit; returns the time before the request was sent."""
         sent = time.time()
-        patch = {"spec": {"brokers": {_LIMIT_FIELD[operation]: bytes_per_second}}}
+        patch = {"spec": {"brokers": {_WAY[operation]: {"limit": str(bytes_per_second)}}}}
         self.on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, _PLURALS[0], POLICY, patch)
         return sent
 

@@ -50,7 +50,7 @@ from controller_logic.value import value
 
 
 @value(frozen=True, slots=True)
-class Scene:
+class MeasurementContext:
     """What a measurement depends on: when any of it changes, what was measured before says nothing any more."""
 
     in_force: int | None
@@ -96,8 +96,8 @@ class AdaptiveRate:
         return self.value_at(ADAPTIVE_SHARES)
 
     @property
-    def scene(self) -> Scene:
-        return Scene(self.in_force, self.promised, self.spread, self.leads, self.throttled)
+    def scene(self) -> MeasurementContext:
+        return MeasurementContext(self.in_force, self.promised, self.spread, self.leads, self.throttled)
 
     @property
     def has_choice(self) -> bool:
@@ -122,7 +122,7 @@ class AdaptiveInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Measurement:
     """All leading brokers at once: bytes/s on each, not above the quota in force, and those that throttled of late by Kafka's own word."""
 
     at_seconds: float
@@ -138,9 +138,9 @@ class Adaptation:
     """
 
     share: int
-    scene: Scene
+    scene: MeasurementContext
     steady_since_seconds: float
-    sightings: tuple[Sighting, ...] = ()
+    sightings: tuple[Measurement, ...] = ()
     moved_at_seconds: float | None = None
     moved_up: bool = False
 
@@ -164,7 +164,7 @@ def adapt(given: AdaptiveInput, memory: Adaptations) -> dict[RateKey, Adaptation
 
     A rate that memory lacks (a new operator) starts where the quota in force says, without one at Max.
     """
-    law = _Law(given)
+    law = _AdaptiveController(given)
     return {rate.key: law.adapted(rate, memory.get(rate.key)) for rate in given.rates}
 
 
@@ -181,9 +181,9 @@ class _Times:
     def of(cls, given: AdaptiveInput) -> "_Times":
         settings = ThrottleSettings(given.window)
         evidence_seconds = max(float(settings.nic_mean_seconds), FEWEST_SIGHTINGS * given.readings.scrape_seconds)
-        seen_in_full_seconds = float(settings.tooth_seconds)
+        seen_in_full_seconds = float(settings.sawtooth_period_seconds)
         between_seconds = max(settings.dwell_seconds, seen_in_full_seconds + evidence_seconds)
-        return cls(seen_in_full_seconds, evidence_seconds, between_seconds, max(settings.regret_seconds, between_seconds))
+        return cls(seen_in_full_seconds, evidence_seconds, between_seconds, max(settings.raise_backoff_seconds, between_seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class _View:
     is_limited: bool
 
     @classmethod
-    def of(cls, broker: int, sightings: tuple[Sighting, ...], in_force: int) -> "_View":
+    def of(cls, broker: int, sightings: tuple[Measurement, ...], in_force: int) -> "_View":
         seen = [one.rates[broker] for one in sightings]
         throttled = any(broker in one.throttled for one in sightings)
         highest, mean = max(seen), fmean(seen)
@@ -204,7 +204,7 @@ class _View:
         return cls(mean, float(in_force) if full else mean, limited)
 
 
-class _Law:
+class _AdaptiveController:
     """Looks at one rate after the other, at one moment."""
 
     def __init__(self, given: AdaptiveInput) -> None:
@@ -244,7 +244,7 @@ class _Law:
             return False
         return not self._is_worth_a_write(rate.value_at(known.share), in_force)
 
-    def _sighting(self, rate: AdaptiveRate, in_force: int) -> Sighting | None:
+    def _sighting(self, rate: AdaptiveRate, in_force: int) -> Measurement | None:
         """All brokers that lead for it; None where any of them tells nothing usable."""
         flows = self._flows.of(rate.key)
         rates: dict[int, float] = {}
@@ -261,13 +261,13 @@ class _Law:
             rates[broker] = min(flow.bytes_per_second, float(in_force))
             if _is_throttled(flow):
                 throttled.add(broker)
-        return Sighting(min(times), rates, frozenset(throttled)) if times else None
+        return Measurement(min(times), rates, frozenset(throttled)) if times else None
 
     def _is_unknown(self, rate: AdaptiveRate, broker: int) -> bool:
         told = (rate.entity, broker, rate.direction) in self._given.readings.clients
         return told or not self._flows.is_measured(broker, rate.direction)
 
-    def _with(self, known: Adaptation, sighting: Sighting) -> Adaptation:
+    def _with(self, known: Adaptation, sighting: Measurement) -> Adaptation:
         """The newest sightings; one that was taken while the window still held bytes from before the last change does not count."""
         last_seconds = known.sightings[-1].at_seconds if known.sightings else known.steady_since_seconds + self._times.seen_in_full
         if sighting.at_seconds <= last_seconds:
@@ -284,7 +284,7 @@ class _Law:
             return True
         return not 0 <= self._now_seconds - known.moved_at_seconds < self._times.before_turning
 
-    def _goal(self, rate: AdaptiveRate, in_force: int, sightings: tuple[Sighting, ...]) -> float | None:
+    def _goal(self, rate: AdaptiveRate, in_force: int, sightings: tuple[Measurement, ...]) -> float | None:
         """The value that the measurements ask for, within Mean and Max; None = it is right, or not worth a write."""
         views = [_View.of(broker, sightings, in_force) for broker in rate.leads]
         least = in_force * self._given.minimum_change_percent / 100 + 1

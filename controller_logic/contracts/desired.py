@@ -5,7 +5,16 @@ from dataclasses import dataclass, field, replace
 
 from controller_logic.contracts.adaptive import Adaptations
 from controller_logic.contracts.leaders import Leaders
-from controller_logic.contracts.targets import NOTHING, Grounds, HeldDown, Promise, default_promise, held_down, promise_of, throttled_rates
+from controller_logic.contracts.targets import (
+    NOTHING,
+    Promise,
+    QuotaScalings,
+    ThrottledTargets,
+    default_promise,
+    held_down,
+    promise_of,
+    throttled_rates,
+)
 from controller_logic.decision import MemberReport, Note
 from controller_logic.model import (
     BYTE_RATE_KEYS,
@@ -24,9 +33,9 @@ from controller_logic.reasons import Reason
 from controller_logic.reports import overlapping_report, promised_report
 
 # Whether Kafka's default user gets a quota that never binds, so that brokers count every user's
-# bytes (metrics.enableMetering).
+# bytes (defaults.metering).
 #
-# Brokers meter only what has a quota, so without one nobody knows who fills a card. The quota is
+# Brokers meter only what has a quota, so without one nobody knows who fills a NIC. The quota is
 # the largest number that survives every
 # version's arithmetic, 2^53 - 1 bytes per second, and goes the way of all defaults: into the
 # ledger, and back when it is no longer wanted.
@@ -39,8 +48,13 @@ from controller_logic.reports import overlapping_report, promised_report
 
 DEFAULT_USER = Entity(user=Default.DEFAULT)
 NEVER_BINDS = MAX_BYTE_RATE
+# why no quota is written for the default user
+SOMEBODY_ELSES = "somebody else has set one, which stays, and meters in each direction that it names"
+HIDES_DECLARED = "it would hide the quotas on client ids alone that the policy or its tiers declare"
+HIDES_STORED = "it would hide quotas on client ids alone, which stand in Kafka. Move those to users, or do without"
+
 _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
-_WITHHELD = "metrics.enableMetering: no quota is written for Kafka's default user, so users without a quota of their own stay unmetered"
+_WITHHELD = "defaults.metering: no quota is written for Kafka's default user, so users without a quota of their own stay unmetered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +68,20 @@ class Metering:
 def metering(observation: Observation) -> Metering:
     """What metering adds to the policy's defaults now. Where quotas are not known, what stands of it stays, and nothing new is written."""
     policy = observation.policy
-    if not policy.enable_metering or policy.deleting or DEFAULT_USER in policy.defaults:
+    if not policy.metering_enabled or policy.deleting or DEFAULT_USER in policy.defaults:
         return Metering(policy)
     stored = (observation.quotas or {}).get(DEFAULT_USER)
     if stored is None:
         return Metering(policy)
     ours = _our_entries(stored, policy)
     if _is_somebody_elses(stored, ours):
-        return Metering(policy, _note("somebody else has set one, which stays, and meters in each direction that it names"))
+        return Metering(policy, _note(SOMEBODY_ELSES))
     if _declares_client_ids(observation):
-        return Metering(policy, _note("it would hide the quotas on client ids alone that the policy or its tiers declare"))
+        return Metering(policy, _note(HIDES_DECLARED))
     if observation.client_quotas_exist is None:
         return _with(policy, ours.keys() & BYTE_RATE_KEYS)
     if observation.client_quotas_exist:
-        return Metering(policy, _note("it would hide quotas on client ids alone, which stand in Kafka. Move those to users, or do without"))
+        return Metering(policy, _note(HIDES_STORED))
     return _with(policy, BYTE_RATE_KEYS)
 
 
@@ -110,8 +124,8 @@ class Desired:
     members: tuple[MemberReport, ...] = ()
     owners: Mapping[Entity, MemberReport] = field(default_factory=dict)
     defaults: Mapping[Entity, Promise] = field(default_factory=dict)
-    grounds: Grounds | None = None
-    held: HeldDown = field(default_factory=dict)
+    grounds: QuotaScalings | None = None
+    held: ThrottledTargets = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
     def __contains__(self, entity: Entity) -> bool:
@@ -142,7 +156,7 @@ def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None, *,
 
     A policy that is being deleted promises nothing to anybody.
     """
-    grounds = None if policy.deleting else Grounds(leaders, policy.scaling, adaptations)
+    grounds = None if policy.deleting else QuotaScalings(leaders, policy.scaling, adaptations)
     owners: dict[Entity, MemberReport] = {}
     members = []
     for tier in tiers:

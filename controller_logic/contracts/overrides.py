@@ -24,7 +24,7 @@ _DIRECTIONS = {QuotaKey.CONSUMER_BYTE_RATE: "fetch", QuotaKey.PRODUCER_BYTE_RATE
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class NotApplicable:
     """Why an override changes nothing for one member that it names."""
 
     tier_key: str
@@ -43,7 +43,7 @@ class Overridden:
 
     tiers: tuple[Tier, ...] | None = None
     applied: Mapping[Entity, Override] = field(default_factory=dict)
-    misfits: Mapping[str, tuple[Misfit, ...]] = field(default_factory=dict)
+    not_applicable: Mapping[str, tuple[NotApplicable, ...]] = field(default_factory=dict)
     next_expiry_seconds: float | None = None
 
 
@@ -59,10 +59,10 @@ def apply_overrides(tiers: tuple[Tier, ...] | None, overrides: Iterable[Override
     next_expiry_seconds = min(override.expires_at_seconds for override in lasting)
     if tiers is None:
         return Overridden(None, next_expiry_seconds=next_expiry_seconds)
-    return _Laying(lasting).over(tiers, next_expiry_seconds)
+    return _OverrideApplication(lasting).over(tiers, next_expiry_seconds)
 
 
-class _Laying:
+class _OverrideApplication:
     """One application of overrides that last, all of them."""
 
     def __init__(self, lasting: list[Override]) -> None:
@@ -75,12 +75,12 @@ class _Laying:
                 self._of_level.setdefault(override.level, []).append(override)
         self._seen: set[Entity] = set()
         self._applied: dict[Entity, Override] = {}
-        self._misfits: dict[str, list[Misfit]] = {}
+        self._not_applicable: dict[str, list[NotApplicable]] = {}
 
     def over(self, tiers: tuple[Tier, ...], next_expiry_seconds: float) -> Overridden:
         laid = tuple([self._tier(tier) for tier in tiers])
-        misfits = {key: tuple(found) for key, found in self._misfits.items()}
-        return Overridden(laid, self._applied, misfits, next_expiry_seconds)
+        not_applicable = {key: tuple(found) for key, found in self._not_applicable.items()}
+        return Overridden(laid, self._applied, not_applicable, next_expiry_seconds)
 
     def _tier(self, tier: Tier) -> Tier:
         members = tuple([self._member(tier, member) for member in tier.members])
@@ -97,7 +97,7 @@ class _Laying:
             if winner is not None:
                 problem = Reason.OVERRULED, f"override {winner.key} goes before this one"
             if problem is not None:
-                self._misfits.setdefault(override.key, []).append(Misfit(tier.key, member.name, *problem))
+                self._not_applicable.setdefault(override.key, []).append(NotApplicable(tier.key, member.name, *problem))
                 continue
             winner = self._applied[member.entity] = override
             laid = replace(member, contract=_contract(override, member.contract), exempt=True, override=override.key)
@@ -132,7 +132,7 @@ def _contract(override: Override, contract: Contract | None) -> Contract | None:
     fetch, produce = rates.fetch_bytes_per_second, rates.produce_bytes_per_second
     return replace(
         contract,
-        lent=frozenset(key for key in BYTE_RATE_KEYS if override.sets(key) and not contract.gives(key)),
+        override_only_keys=frozenset(key for key in BYTE_RATE_KEYS if override.sets(key) and not contract.gives(key)),
         form=rates.form,
         fetch_bytes_per_second=contract.fetch_bytes_per_second if fetch is None else fetch,
         produce_bytes_per_second=contract.produce_bytes_per_second if produce is None else produce,

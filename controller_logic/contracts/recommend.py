@@ -56,28 +56,28 @@ _DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class RateBasis:
     """What a rate of a contract means over all brokers: `times` it is the total. `skew` is how unevenly its leaders lie, 1 = even."""
 
     times: int
     skew: float = 1.0
 
 
-def ground_of(member: Member, contract: Contract, leaders: Leaders | None) -> Ground | None:
+def scaling_of(member: Member, contract: Contract, leaders: Leaders | None) -> RateBasis | None:
     """None where it depends on leaders or topics that are not known in full."""
     if contract.form is RateForm.TOTAL:
-        return Ground(1)
+        return RateBasis(1)
     if leaders is None:
         return None
     spread = leaders.spread(member.topics) if member.topics else None
     if contract.form is RateForm.PER_BROKER:
-        return Ground(max(1, leaders.live_brokers if spread is None else spread.brokers))
+        return RateBasis(max(1, leaders.live_brokers if spread is None else spread.brokers))
     if spread is None or spread.missing or not spread.partitions:
         return None
-    return Ground(spread.partitions, max(1.0, spread.skew or 1.0))
+    return RateBasis(spread.partitions, max(1.0, spread.skew or 1.0))
 
 
-def needed_rate(usage: DirectionUsage, form: RateForm, ground: Ground, *, headroom_percent: int) -> int:
+def needed_rate(usage: DirectionUsage, form: RateForm, ground: RateBasis, *, headroom_percent: int) -> int:
     """The rate in the contract's form that usage asks for, headroom included; never above what Kafka can hold."""
     if form is RateForm.PER_BROKER:
         per_rate = usage.p99_busiest
@@ -110,7 +110,7 @@ _WAYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_R
 
 
 @value(frozen=True, slots=True)
-class Wish:
+class RateRequest:
     """One byte rate of one member: `declared`, `asked` for by usage, `wanted` of that, and what a rate is multiplied by to be the total.
 
     All are `declared` where usage says nothing: what was promised still takes part of the share. What was recommended before `is_kept`, and
@@ -143,7 +143,7 @@ def smallest_limit(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey
     return min((limit for broker in brokers if (limit := limits.of(broker).limit(_WAYS[key])) is not None), default=None)
 
 
-def cuts_of(wishes: Iterable[Wish], room: Mapping[QuotaKey, int | None]) -> Cuts:
+def cuts_of(wishes: Iterable[RateRequest], room: Mapping[QuotaKey, int | None]) -> Cuts:
     """By tier and byte rate, which part (0 to 1) of each raise fits into the tier's share of `room`; absent = all of it."""
     declared, kept, raised = _sums(wishes)
     everybody: dict[QuotaKey, int] = defaultdict(int)
@@ -162,7 +162,7 @@ def cuts_of(wishes: Iterable[Wish], room: Mapping[QuotaKey, int | None]) -> Cuts
 _Sums = dict[tuple[str, QuotaKey], int]
 
 
-def _sums(wishes: Iterable[Wish]) -> tuple[_Sums, _Sums, _Sums]:
+def _sums(wishes: Iterable[RateRequest]) -> tuple[_Sums, _Sums, _Sums]:
     """Totals by tier and byte rate: what is declared, what stays of it, and what the raises add."""
     declared: _Sums = defaultdict(int)
     kept: _Sums = defaultdict(int)
@@ -185,7 +185,7 @@ Place = tuple[Entity, QuotaKey]
 
 
 @value(frozen=True, slots=True)
-class Kept:
+class PreviousAdvice:
     """A recommendation of the pass before: the form it is in, what usage asked for, and what of it was recommended."""
 
     form: RateForm
@@ -209,7 +209,7 @@ class AdviceBasis:
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
+class Recommendations:
     """The tiers with applied rates in them, the advice on every member by tier and name, and what the next pass goes by.
 
     `is_complete` says that all leaders that it needs were known.
@@ -217,12 +217,12 @@ class Advised:
 
     tiers: tuple[Tier, ...] | None = None
     advice: Mapping[tuple[str, str], tuple[Advice, ...]] = field(default_factory=dict)
-    kept: Mapping[Place, Kept] = field(default_factory=dict)
+    kept: Mapping[Place, PreviousAdvice] = field(default_factory=dict)
     basis: AdviceBasis | None = None
     is_complete: bool = False
 
 
-def advise(basis: AdviceBasis, before: Advised | None = None) -> Advised:
+def advise(basis: AdviceBasis, before: Recommendations | None = None) -> Recommendations:
     """Advice on every byte rate that a contract names; of members that overlap only the first counts. `before` is the pass before's.
 
     Leaders that move, brokers that die or come back change no advice that was made on known leaders: they are looked at again with the next
@@ -239,7 +239,7 @@ def advise(basis: AdviceBasis, before: Advised | None = None) -> Advised:
 class _Advisor:
     """The advice of one pass."""
 
-    def __init__(self, basis: AdviceBasis, kept: Mapping[Place, Kept]) -> None:
+    def __init__(self, basis: AdviceBasis, kept: Mapping[Place, PreviousAdvice]) -> None:
         self._basis = basis
         self._usage = basis.usage
         self._terms = basis.terms
@@ -250,44 +250,44 @@ class _Advisor:
         self._most = {key: smallest_limit(basis.limits, brokers, key) for key in _KEYS}
         self._room = {key: limit_of_all(basis.limits, brokers, key) for key in _KEYS}
 
-    def advise(self) -> Advised:
-        wishes: dict[Place, Wish] = {}
+    def advise(self) -> Recommendations:
+        wishes: dict[Place, RateRequest] = {}
         refusals: dict[Place, Advice] = {}
         for tier, member, contract in _contracts(self._basis.tiers):
-            ground = ground_of(member, contract, self._leaders)
+            ground = scaling_of(member, contract, self._leaders)
             for key, declared in _rates(contract):
-                said = Wish(tier, member, key, contract.form, declared, declared, declared, 0 if ground is None else ground.times)
+                said = RateRequest(tier, member, key, contract.form, declared, declared, declared, 0 if ground is None else ground.times)
                 problem = self._problem(said, ground)
                 if problem is not None:
                     refusals[member.entity, key] = Advice(tier.key, member.name, key, declared, *problem)
                 wishes[member.entity, key] = said if problem is not None else self._wish(said, ground)
         return self._gathered(wishes, refusals)
 
-    def _gathered(self, wishes: Mapping[Place, Wish], refusals: Mapping[Place, Advice]) -> Advised:
+    def _gathered(self, wishes: Mapping[Place, RateRequest], refusals: Mapping[Place, Advice]) -> Recommendations:
         cuts = cuts_of(wishes.values(), self._room)
         advice: dict[tuple[str, str], tuple[Advice, ...]] = {}
-        kept: dict[Place, Kept] = {}
+        kept: dict[Place, PreviousAdvice] = {}
         for place, wish in wishes.items():
             said = refusals.get(place) or self._advice(wish, cuts)
             owner = (wish.tier.key, wish.member.name)
             advice[owner] = (*advice.get(owner, ()), said)
             if said.recommended is not None:
-                kept[place] = Kept(wish.form, wish.asked, said.recommended)
+                kept[place] = PreviousAdvice(wish.form, wish.asked, said.recommended)
         is_complete = self._leaders is not None and not any(one.reason is Reason.TOPOLOGY_INCOMPLETE for one in refusals.values())
-        return Advised(_applied(self._basis.tiers, advice), advice, kept, self._basis, is_complete)
+        return Recommendations(_applied(self._basis.tiers, advice), advice, kept, self._basis, is_complete)
 
-    def _problem(self, wish: Wish, ground: Ground | None) -> tuple[Reason, str] | None:
+    def _problem(self, wish: RateRequest, ground: RateBasis | None) -> tuple[Reason, str] | None:
         problem = _unusable(self._usage.figures.get((wish.member.entity, wish.key)), days=self._usage.days)
         if problem is None and ground is None and self._before(wish) is None:
             return Reason.TOPOLOGY_INCOMPLETE, "the partitions of its topics are not known in full, nor so a rate for each"
         return problem
 
-    def _before(self, wish: Wish) -> Kept | None:
+    def _before(self, wish: RateRequest) -> PreviousAdvice | None:
         """What was recommended before, if in the form in which the contract is still."""
         before = self._kept.get((wish.member.entity, wish.key))
         return before if before is not None and before.form is wish.form else None
 
-    def _wish(self, wish: Wish, ground: Ground | None) -> Wish:
+    def _wish(self, wish: RateRequest, ground: RateBasis | None) -> RateRequest:
         """What usage asks for and what of it is wanted; as before where that is less than a tenth away, or leaders are not known now."""
         before, floor = self._before(wish), _floor(wish)
         asked = wish.declared
@@ -301,7 +301,7 @@ class _Advisor:
             wanted = min(asked, max(wish.declared, _most(limit, wish.form, ground, live_brokers=self._live_brokers)))
         return _with_wants(wish, asked, max(wanted, floor))
 
-    def _advice(self, wish: Wish, cuts: Cuts) -> Advice:
+    def _advice(self, wish: RateRequest, cuts: Cuts) -> Advice:
         part = 1.0 if wish.is_kept else cuts.get((wish.tier.key, wish.key), 1.0)
         wanted = wish.wanted if wish.wanted <= wish.declared else wish.declared + int((wish.wanted - wish.declared) * part)
         usage = self._usage.figures[wish.member.entity, wish.key]
@@ -313,7 +313,7 @@ class _Advisor:
             return Advice(wish.tier.key, wish.member.name, wish.key, wish.declared, reason, f"{told}; {why}")
         return self._recommended(wish, wanted, f"{told}, so {rate_words(wanted)} {wish.form.value} would fit")
 
-    def _recommended(self, wish: Wish, wanted: int, message: str) -> Advice:
+    def _recommended(self, wish: RateRequest, wanted: int, message: str) -> Advice:
         applied, reason = None, Reason.RECOMMENDED
         if (percent := self._terms.max_change_percent) is not None:
             bound = wish.declared * percent // 100
@@ -323,9 +323,9 @@ class _Advisor:
         return Advice(wish.tier.key, wish.member.name, wish.key, wish.declared, reason, message, wanted, applied)
 
 
-def _with_wants(wish: Wish, asked: int, wanted: int, *, is_kept: bool = False) -> Wish:
+def _with_wants(wish: RateRequest, asked: int, wanted: int, *, is_kept: bool = False) -> RateRequest:
     """`replace` takes as long as all the rest, and this is done for every member."""
-    return Wish(wish.tier, wish.member, wish.key, wish.form, wish.declared, asked, wanted, wish.times, is_kept)
+    return RateRequest(wish.tier, wish.member, wish.key, wish.form, wish.declared, asked, wanted, wish.times, is_kept)
 
 
 def _contracts(tiers: Iterable[Tier]) -> Iterator[tuple[Tier, Member, Contract]]:
@@ -362,7 +362,7 @@ def _is_worth_it(rate: int, than: int) -> bool:
     return abs(rate - than) * 100 >= WORTH_PERCENT * than
 
 
-def _floor(wish: Wish) -> int:
+def _floor(wish: RateRequest) -> int:
     """No contract may be below the tier's throttled rate in the same form, nor where Kafka throttles nothing."""
     throttled = next((rates for rates in wish.tier.throttled if rates.form is wish.form), None)
     fetch, produce = (None, None) if throttled is None else (throttled.fetch_bytes_per_second, throttled.produce_bytes_per_second)
@@ -370,7 +370,7 @@ def _floor(wish: Wish) -> int:
     return max(MIN_BYTE_RATE, rate or 0)
 
 
-def _most(limit: int, form: RateForm, ground: Ground, *, live_brokers: int) -> int:
+def _most(limit: int, form: RateForm, ground: RateBasis, *, live_brokers: int) -> int:
     """The largest sensible rate in the contract's form where no broker may carry more than `limit`."""
     if form is RateForm.PER_BROKER:
         return limit

@@ -30,7 +30,7 @@ _LONGEST_BASIS_TOPICS = 120  # characters; a basis is stored with every quota in
 
 
 @value(frozen=True, slots=True)
-class Ground:
+class QuotaScaling:
     """How a promised rate becomes a native quota here.
 
     `form` and `particulars` (method, topics) are what a basis says before and after the rate. `scale` None = the rate itself;
@@ -52,7 +52,7 @@ class Ground:
     moving: frozenset[QuotaKey] = _NO_KEYS
 
 
-class Grounds:
+class QuotaScalings:
     """The grounds of one pass. `leaders` None = brokers and leaders are unknown; `adaptations` are the shares of method Adaptive."""
 
     def __init__(self, leaders: Leaders | None, method: ScalingMethod, adaptations: Adaptations = _NO_ADAPTATIONS) -> None:
@@ -60,18 +60,18 @@ class Grounds:
         self._adaptations = adaptations
         self._method = method
         self._method_name = method.value
-        self._found: dict[RateForm | None, dict[tuple[str, ...], Ground]] = {form: {} for form in (None, *RateForm)}
+        self._found: dict[RateForm | None, dict[tuple[str, ...], QuotaScaling]] = {form: {} for form in (None, *RateForm)}
 
-    def under(self, member: Member) -> Ground:
+    def under(self, member: Member) -> QuotaScaling:
         """The ground of the member's contract on its topics; no topics means all brokers that live."""
         return self.of(member.contract.form if member.contract is not None else None, member)
 
-    def of(self, form: RateForm | None, member: Member) -> Ground:
+    def of(self, form: RateForm | None, member: Member) -> QuotaScaling:
         """The ground of a promise in this form to the member on its topics."""
         ground = self._shared(form, member.topics)
         return self._adapted(ground, member.entity) if self._adaptations and form is _PER_PARTITION else ground
 
-    def _adapted(self, ground: Ground, entity: Entity) -> Ground:
+    def _adapted(self, ground: QuotaScaling, entity: Entity) -> QuotaScaling:
         """Each direction of an entity is measured, and so scaled, by itself."""
         fetch, produce = (self._adaptations.get((entity, direction)) for direction in (Direction.EGRESS, Direction.INGRESS))
         if ground.spread is None or (_is_at_max(fetch) and _is_at_max(produce)):
@@ -80,30 +80,30 @@ class Grounds:
         moving = frozenset(key for key, one in moved.items() if one is not None and one.is_moving)
         return replace(ground, scale=_scale(ground.spread, fetch), produce_scale=_scale(ground.spread, produce), moving=moving)
 
-    def _shared(self, form: RateForm | None, topics: tuple[str, ...]) -> Ground:
+    def _shared(self, form: RateForm | None, topics: tuple[str, ...]) -> QuotaScaling:
         found = self._found[form]
         ground = found.get(topics)
         if ground is None:
-            ground = found[topics] = self._ground(form, topics)
+            ground = found[topics] = self._scaling(form, topics)
         return ground
 
-    def _ground(self, form: RateForm | None, topics: tuple[str, ...]) -> Ground:
+    def _scaling(self, form: RateForm | None, topics: tuple[str, ...]) -> QuotaScaling:
         leaders = self._leaders
         spread = leaders.spread(topics) if topics and leaders is not None else None
         if form is None:
-            return Ground("", spread=spread)
+            return QuotaScaling("", spread=spread)
         if form is _PER_BROKER:
             leading = spread.brokers if spread is not None else 0
-            return Ground(form.value, spread=spread, contract_times=leading, leading_brokers=leading)
+            return QuotaScaling(form.value, spread=spread, contract_times=leading, leading_brokers=leading)
         known = leaders is not None and (spread is None or not spread.missing or spread.topics > 0)
         certain = spread is None or spread.complete
         if form is _TOTAL:
             live_brokers = leaders.live_brokers if leaders is not None else 0
             leading = live_brokers if spread is None else spread.brokers
-            return Ground(form.value, _named(topics), _share(spread, live_brokers), spread, known, certain, int(leading > 0), leading)
+            return QuotaScaling(form.value, _named(topics), _share(spread, live_brokers), spread, known, certain, int(leading > 0), leading)
         scale = partition_scale(spread or LeaderSpread(), self._method)
         totals = (spread.partitions, spread.brokers) if spread is not None and spread.brokers else (0, 0)
-        return Ground(_PER_PARTITION_NAME, f" {self._method_name}{_named(topics)}", scale, spread, known, certain, *totals)
+        return QuotaScaling(_PER_PARTITION_NAME, f" {self._method_name}{_named(topics)}", scale, spread, known, certain, *totals)
 
 
 def _is_at_max(adaptation: Adaptation | None) -> bool:
@@ -133,8 +133,8 @@ def _named(topics: tuple[str, ...]) -> str:
 _CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 
 _LENT = " lent"
-_EVERYWHERE = Ground(RateForm.PER_BROKER.value)
-_DEFAULT = Ground("default")
+_EVERYWHERE = QuotaScaling(RateForm.PER_BROKER.value)
+_DEFAULT = QuotaScaling("default")
 
 
 @value(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Target:
     value: int
     text: str
     promised: int
-    ground: Ground
+    ground: QuotaScaling
     throttle: Throttled | None = None
 
     @property
@@ -232,7 +232,7 @@ class Promise:
 NOTHING = Promise({})
 
 
-def promise_of(contract: Contract | None, ground: Ground | None) -> Promise:
+def promise_of(contract: Contract | None, ground: QuotaScaling | None) -> Promise:
     """What a contract means there; without a ground nothing is promised, and no contract means unlimited."""
     if ground is None:
         return NOTHING
@@ -247,8 +247,8 @@ def promise_of(contract: Contract | None, ground: Ground | None) -> Promise:
         targets[_CONSUMER] = _target(rate, ground, ground.scale)
     if (rate := contract.produce_bytes_per_second) is not None:
         targets[_PRODUCER] = _target(rate, ground, ground.produce_scale or ground.scale)
-    if contract.lent:
-        targets |= {key: _lent(target) for key, target in targets.items() if key in contract.lent}
+    if contract.override_only_keys:
+        targets |= {key: _override_only(target) for key, target in targets.items() if key in contract.override_only_keys}
     return Promise(targets, _NO_KEYS, ground.spread, ground.certain)
 
 
@@ -257,17 +257,17 @@ def default_promise(rates: Mapping[QuotaKey, int]) -> Promise:
     return Promise({key: Target(rate, str(rate), rate, _DEFAULT) for key, rate in rates.items()})
 
 
-def _target(rate: int, ground: Ground, scale: Scale | None) -> Target:
+def _target(rate: int, ground: QuotaScaling, scale: Scale | None) -> Target:
     number = rate if scale is None else scale.of(rate)
     return Target(number, str(number), rate, ground)
 
 
-def _lent(target: Target) -> Target:
+def _override_only(target: Target) -> Target:
     """The same target, with a basis that says for good that only an override gave it."""
     return replace(target, ground=replace(target.ground, particulars=f"{target.ground.particulars}{_LENT}"))
 
 
-def is_lent(basis: str) -> bool:
+def is_override_only(basis: str) -> bool:
     """Whether only an override gave what was written on this basis."""
     return basis.endswith(_LENT)
 
@@ -290,7 +290,7 @@ def _managed_keys(contract: Contract) -> frozenset[QuotaKey]:
 
 
 HeldKeys = Mapping[QuotaKey, Throttled]
-HeldDown = Mapping[Entity, HeldKeys]
+ThrottledTargets = Mapping[Entity, HeldKeys]
 
 
 def throttled_rates(tier: Tier, member: Member) -> Contract | None:

@@ -1,4 +1,4 @@
-"""The write budget: how many entities may be changed in any quarter of an hour, since every notification costs all brokers.
+"""The write budget: how many entities may be changed in any period of so many seconds, since every notification costs all brokers.
 
 A sliding window, not a bucket that refills (control.md 3.6 g). First writes, records and recoveries are free; of the
 rest, the last fifth is kept for lowerings, so that raises can never use up what protects a broker.
@@ -17,7 +17,7 @@ from controller_logic.reasons import Reason
 # do not burst in step.
 #
 # Cut in one moment, thirty flat-out clients sent their next window in the same second, 3.6 times
-# the card's mean and more. Writes go one by
+# the NIC's mean and more. Writes go one by
 # one, the last of many a tooth after the first (the rhythm of a throttled client), but no slower
 # than one in each sample of the window. Those
 # that are due within half a sample share a pass. Recoveries and contracts that follow leaders are
@@ -65,7 +65,7 @@ def paced(waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, 
 
 def _going(count: int, pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> tuple[float, float]:
     """The gap between two writes, and when the next one goes. Time in which nobody waited is no credit for those who come later."""
-    gap_seconds = min(float(window.sample_seconds), _tooth_seconds(window) / count)
+    gap_seconds = min(float(window.sample_seconds), _sawtooth_period_seconds(window) / count)
     if pace is None:
         return gap_seconds, now_seconds
     if not pace.left:
@@ -73,7 +73,7 @@ def _going(count: int, pace: WritePace | None, window: QuotaWindow, *, now_secon
     return min(gap_seconds, pace.gap_seconds), pace.next_at_seconds
 
 
-def _tooth_seconds(window: QuotaWindow) -> float:
+def _sawtooth_period_seconds(window: QuotaWindow) -> float:
     return float((window.samples + 1) * window.sample_seconds)
 
 
@@ -131,8 +131,6 @@ def repaired(repairs: Repairs | None, *, now_seconds: float) -> Repairs:
     return Repairs(1 if repairs is None else repairs.count + 1, now_seconds)
 
 
-BUDGET_SECONDS = 15 * 60
-
 Charged = tuple[tuple[float, int], ...]
 
 
@@ -157,7 +155,7 @@ def _by_entity(write: QuotaWrite) -> str:
     return write.entity.sort_key
 
 
-def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, now_seconds: float) -> Admission:
+def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, period_seconds: float, now_seconds: float) -> Admission:
     """Split writes into what fits now and what must wait. `charged` is what was spent, as `unexpired` gives it."""
     used = sum(count for _, count in charged)
     kept_for_lowerings = limit - limit * 4 // 5
@@ -174,32 +172,32 @@ def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, now_sec
     if not deferred:
         return Admission(tuple(admitted))
     oldest_seconds = charged[0][0] if charged else now_seconds
-    return Admission(tuple(admitted), tuple(deferred), max(1.0, oldest_seconds + BUDGET_SECONDS - now_seconds))
+    return Admission(tuple(admitted), tuple(deferred), max(1.0, oldest_seconds + period_seconds - now_seconds))
 
 
-def unexpired(charged: Charged, *, now_seconds: float) -> Charged:
-    """What was spent within the last quarter of an hour, oldest first."""
-    return tuple(spent for spent in charged if now_seconds - spent[0] < BUDGET_SECONDS)
+def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) -> Charged:
+    """What was spent within the last period, oldest first."""
+    return tuple(spent for spent in charged if now_seconds - spent[0] < period_seconds)
 
 
-def recovered(records: Iterable[LedgerRecord], *, now_seconds: float) -> Charged:
+def recovered(records: Iterable[LedgerRecord], *, period_seconds: float, now_seconds: float) -> Charged:
     """What the ledger shows as spent, for an operator whose memory is gone: each entity's latest charged write.
 
     A lower bound: earlier writes of the same entity and what was given back in full have left no trace.
     """
     times: dict[float, int] = {}
     for record in records:
-        spent = _latest_charged(record, now_seconds)
+        spent = _latest_charged(record, period_seconds, now_seconds)
         if spent is not None:
             times[spent] = times.get(spent, 0) + 1
     return tuple(sorted(times.items()))
 
 
-def _latest_charged(record: LedgerRecord, now_seconds: float) -> float | None:
+def _latest_charged(record: LedgerRecord, period_seconds: float, now_seconds: float) -> float | None:
     latest: float | None = None
     for entry in record.entries.values():
         written_at = entry.written_at_seconds
-        if 0 <= now_seconds - written_at < BUDGET_SECONDS and (latest is None or written_at > latest) and not _was_free(entry):
+        if 0 <= now_seconds - written_at < period_seconds and (latest is None or written_at > latest) and not _was_free(entry):
             latest = written_at
     return latest
 
@@ -215,5 +213,4 @@ def _was_free(entry: LedgerEntry) -> bool:
 def spend(charged: Charged, writes: Sequence[QuotaWrite], *, now_seconds: float) -> Charged:
     """The budget after these writes were really applied."""
     count = sum(write.charged for write in writes)
-    kept = unexpired(charged, now_seconds=now_seconds)
-    return (*kept, (now_seconds, count)) if count else kept
+    return (*charged, (now_seconds, count)) if count else charged

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from controller_logic.contracts.targets import Promise, Target
 from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.quotas.steps import Beneath, KeyRules, KeyStep, Standing, follow, give_back, is_recorded
+from controller_logic.quotas.steps import InheritedQuota, KeyRules, KeyState, KeyStep, follow, give_back, is_recorded
 from controller_logic.quotas.values import KEY_WORDS, quota_words
 from controller_logic.reasons import Reason
 from controller_logic.value import value
@@ -92,7 +92,7 @@ _KIND_ORDER = {kind: place for place, kind in enumerate(WriteKind)}
 _KEY_ORDER = {key: place for place, key in enumerate(QuotaKey)}
 _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
 
-BeneathKeys = Mapping[QuotaKey, Beneath]
+BeneathKeys = Mapping[QuotaKey, InheritedQuota]
 _NOTHING_BENEATH: BeneathKeys = {}
 
 
@@ -153,12 +153,12 @@ def plan_entity(
     if promise.certain and promise.targets and not (stored.values or entries or beneath) and not promise.is_throttled:
         return AS_PROMISED, _first_quota(stored, promise.targets, rules)
     steps = [
-        follow(Standing(key, stored.values.get(key), entries.get(key), beneath.get(key)), target, rules.keys)
+        follow(KeyState(key, stored.values.get(key), entries.get(key), beneath.get(key)), target, rules.keys)
         for key, target in promise.targets.items()
     ]
     for key, entry in entries.items():
         if key not in promise.keys:
-            standing = Standing(key, stored.values.get(key), entry, beneath.get(key))
+            standing = KeyState(key, stored.values.get(key), entry, beneath.get(key))
             steps.append(give_back(standing, rules.keys) if may_give_back else _held_back(standing))
     return EntityPlan(tuple(steps)), _write(stored, steps, entries, policy=rules.policy)
 
@@ -178,7 +178,7 @@ def _first_quota(stored: StoredQuota, targets: Mapping[QuotaKey, Target], rules:
     return QuotaWrite(entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, False)
 
 
-def _held_back(standing: Standing) -> KeyStep:
+def _held_back(standing: KeyState) -> KeyStep:
     return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, Reason.REMOVAL_HELD, arrived=False)
 
 
@@ -188,7 +188,7 @@ def forget(stored: StoredQuota) -> QuotaWrite:
     return QuotaWrite(stored.entity, {}, stored, None, WriteKind.RECORD, Reason.GIVEN_BACK, message, charged=False)
 
 
-def has_arrived(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
+def is_converged(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
     """Whether every key stands exactly as we wrote it and as it should be: the usual case, so it is looked for first."""
     targets, ledger = promise.targets, stored.ledger
     if stored.problem is not None or promise.unknown:

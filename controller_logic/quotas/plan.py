@@ -3,12 +3,12 @@
 Works on complete knowledge only; `decide.py` holds before it comes to this. The budget comes after it.
 """
 
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from controller_logic.contracts.desired import Desired
-from controller_logic.contracts.targets import NOTHING, Promise, is_lent
-from controller_logic.decision import Memory, Note
+from controller_logic.contracts.targets import NOTHING, Promise, is_override_only
+from controller_logic.decision import Memory, Note, RemovalMemory
 from controller_logic.model import (
     BYTE_RATE_KEYS,
     MAX_BYTE_RATE,
@@ -22,40 +22,67 @@ from controller_logic.model import (
 )
 from controller_logic.quotas import budget
 from controller_logic.quotas.budget import Repairs
-from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, has_arrived, is_ours, plan_entity
+from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, is_converged, is_ours, plan_entity
 from controller_logic.quotas.precedence import same_bucket_fallbacks
-from controller_logic.quotas.steps import Beneath, KeyRules, MuteGuard, is_disturbed
+from controller_logic.quotas.steps import InheritedQuota, KeyRules, MuteGuard, is_disturbed
 from controller_logic.quotas.values import quota_words, same_quota
 from controller_logic.reasons import Reason
 
 # Whether quotas may be given back in this pass: a mistake that empties a list must not free a
-# whole cluster at once.
+# whole cluster, at once or bit by bit.
 #
-# What is being given back in steps already was decided earlier and is never held up. A policy that
-# is being deleted is
-# not capped, because deleting it is explicit.
+# What leaves is counted over a quarter of an hour, against the most entities that were managed in
+# that time. What is being given back in
+# steps already was decided earlier and is never held up. A policy that is being deleted is not
+# capped, because deleting it is explicit.
+
+
+REMOVAL_WINDOW_SECONDS = 15 * 60
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Which entities would lose a quota of ours (`held` = and must not yet), with the note that says so."""
+    """Which entities would lose a quota of ours and must not yet, with the note about it, and what to remember."""
 
     held: frozenset[Entity] = frozenset()
-    confirmed: frozenset[Entity] = frozenset()
+    memory: RemovalMemory = field(default_factory=RemovalMemory)
     note: Note | None = None
 
 
-def judge(policy: Policy, leaving: frozenset[Entity], managed: int, memory: Memory) -> Removal:
-    """Hold all of `leaving` if it is more than the policy's share of the `managed` entities and nobody confirmed the count.
+def judge(policy: Policy, leaving: frozenset[Entity], ours: Collection[Entity], memory: Memory, *, now_seconds: float) -> Removal:
+    """Hold what begins to leave if it is, with what left lately, more than the policy's share, and no one confirmed the count.
 
-    A confirmation lasts until the confirmed entities are gone, over as many passes as steps and budget need; it is lost
-    with the memory, and then asked for again with the count that is left.
+    `ours` are all entities that are managed now. A confirmation lasts until the confirmed entities are gone, over as many passes as steps
+    and budget need; they count no more, neither as left nor as managed. It is lost with the memory, and then asked for again with the
+    count that is left. While something is held nothing is forgotten, so that time alone never frees it.
     """
-    if policy.deleting or len(leaving) * 100 <= policy.max_removal_percent * managed:
-        return Removal()
-    if policy.confirmed_removals == len(leaving) or leaving <= memory.confirmed_removals:
-        return Removal(confirmed=leaving)
-    return Removal(held=leaving, note=_held_note(policy, len(leaving), managed))
+    if policy.deleting:
+        return Removal(memory=memory.removals)
+    confirmed = leaving & memory.removals.confirmed
+    fresh = leaving - confirmed
+    was = _recent(memory.removals, now_seconds)
+    managed = len(frozenset(ours) - confirmed)
+    most = max([managed, *(count for _, count in was.managed)])
+    new, left = fresh - was.left.keys(), was.left.keys() | fresh
+    if not new or policy.max_removal_percent >= 100 or len(left) * 100 <= policy.max_removal_percent * most:
+        lately = {entity: was.left.get(entity, now_seconds) for entity in left}
+        return Removal(memory=RemovalMemory(_with_count(was.managed, managed, now_seconds), lately, confirmed))
+    if policy.confirmed_removals == len(new):
+        rest = ((now_seconds, managed - len(fresh)),)
+        return Removal(memory=RemovalMemory(rest, {}, leaving))
+    kept = RemovalMemory(((now_seconds, most),), dict.fromkeys(was.left, now_seconds), confirmed)
+    return Removal(new, kept, _held_note(policy, len(new), len(was.left), most))
+
+
+def _recent(memory: RemovalMemory, now_seconds: float) -> RemovalMemory:
+    """What is not older than the window; a moment in the future was stamped by a wrong clock."""
+    left = {entity: at for entity, at in memory.left.items() if abs(now_seconds - at) < REMOVAL_WINDOW_SECONDS}
+    return replace(memory, managed=tuple(one for one in memory.managed if abs(now_seconds - one[0]) < REMOVAL_WINDOW_SECONDS), left=left)
+
+
+def _with_count(counts: tuple[tuple[float, int], ...], count: int, now_seconds: float) -> tuple[tuple[float, int], ...]:
+    """Only counts that may still become the highest: each is above all later ones."""
+    return (*(one for one in counts if one[1] > count), (now_seconds, count))
 
 
 def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
@@ -77,16 +104,16 @@ def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset
 
 def _frees_somebody(entry: LedgerEntry) -> bool:
     """Not what is on its way back already, nor a quota that never binds (see `metering.py`), nor what an override lent."""
-    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_lent(entry.basis)
+    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_override_only(entry.basis)
 
 
-def _held_note(policy: Policy, count: int, managed: int) -> Note:
+def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
     namespace, _, name = policy.key.rpartition("/")
     command = f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} --overwrite"
+    before = f", after {lately} in the last quarter of an hour" if lately else ""
     message = (
-        f"{count} of {managed} managed quotas would be given back at once, more than removal.maxPercentPerPass "
-        f"({policy.max_removal_percent} %) allows; none of them is, all others follow their contracts. "
-        f"If this is meant, confirm the count: {command}"
+        f"{count} of {most} managed quotas would be given back{before}, more than removal.maxPercent ({policy.max_removal_percent} %) "
+        f"allows; none of the {count} is, all others follow their contracts. If this is meant, confirm the count: {command}"
     )
     return Note(Reason.REMOVAL_HELD, message)
 
@@ -101,10 +128,10 @@ def _held_note(policy: Policy, count: int, managed: int) -> Note:
 # nobody manages and that was not read counts as absent.
 
 
-_NOTHING: Mapping[QuotaKey, Beneath] = {}
+_NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
 
 
-class CommonGround:
+class DefaultEntityQuotas:
     """The default entities of one pass, as they will be when this pass has given back what it gives back.
 
     A default that is given back in the same pass counts as what it goes back to: it is written before the users are.
@@ -117,18 +144,18 @@ class CommonGround:
             if entity.is_default and (known := _byte_rates(stored, policy, wanted.promise_of(entity)))
         }
 
-    def beneath(self, entity: Entity) -> Mapping[QuotaKey, Beneath]:
+    def beneath(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
         """Per byte-rate key, the strongest default that governs the entity's bucket without it; keys without one are absent."""
         if not self._defaults:
             return _NOTHING
-        found: dict[QuotaKey, Beneath] = {}
+        found: dict[QuotaKey, InheritedQuota] = {}
         for weaker in same_bucket_fallbacks(entity):
             for key, beneath in self._defaults.get(weaker, _NOTHING).items():
                 found.setdefault(key, beneath)
         return found
 
 
-def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) -> Mapping[QuotaKey, Beneath]:
+def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) -> Mapping[QuotaKey, InheritedQuota]:
     entries = stored.ledger.entries if stored.ledger is not None and stored.ledger.policy_key == policy.key else {}
     kept: Set[QuotaKey] = promise.keys if promise is not None else frozenset()
     known = {}
@@ -136,7 +163,7 @@ def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) ->
         entry = entries.get(key)
         text = entry.before if entry is not None and key not in kept else stored.values.get(key)
         if text is not None:
-            known[key] = Beneath(text, entry)
+            known[key] = InheritedQuota(text, entry)
     return known
 
 
@@ -155,7 +182,7 @@ class Plan:
     managed: int = 0
     notes: tuple[Note, ...] = ()
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
-    confirmed_removals: frozenset[Entity] = frozenset()
+    removals: RemovalMemory = field(default_factory=RemovalMemory)
 
 
 def rules_of(policy: Policy, now_seconds: float) -> EntityRules:
@@ -171,10 +198,10 @@ def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[E
 class _Planner:
     """Plans one entity after the other under what holds for all of them in this pass; `count` counts them."""
 
-    def __init__(self, rules: EntityRules, repairs: Mapping[Entity, Repairs], ground: CommonGround) -> None:
+    def __init__(self, rules: EntityRules, repairs: Mapping[Entity, Repairs], ground: DefaultEntityQuotas) -> None:
         self._rules = rules
         self._repairs = repairs
-        self._ground = ground
+        self._scaling = ground
         self.entities: dict[Entity, EntityPlan] = {}
         self.writes: dict[Entity, QuotaWrite] = {}
         self.count = 0
@@ -183,7 +210,7 @@ class _Planner:
         """Plan this one, and keep what has to be said of it and written for it."""
         entity = stored.entity
         contended = entity in self._repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
-        beneath = self._ground.beneath(entity)
+        beneath = self._scaling.beneath(entity)
         plan, write = plan_entity(stored, promise, self._rules, may_give_back=may_give_back, contended=contended, beneath=beneath)
         self.keep(entity, plan)
         if write is not None:
@@ -209,36 +236,36 @@ def make_plan(
 ) -> Plan:
     """Plan every entity that does not stand as promised, then those that would lose a key: they are all counted first."""
     repairs = _reviewed_repairs(wanted, quotas, memory, now_seconds=now_seconds)
-    planner = _Planner(rules_of(policy, now_seconds), repairs, CommonGround(quotas, policy, wanted))
+    planner = _Planner(rules_of(policy, now_seconds), repairs, DefaultEntityQuotas(quotas, policy, wanted))
     losing = [
         (stored, NOTHING)
         for entity, stored in ours.items()
-        if entity not in wanted.owners and entity not in wanted.defaults and not has_arrived(stored, NOTHING, policy)
+        if entity not in wanted.owners and entity not in wanted.defaults and not is_converged(stored, NOTHING, policy)
     ]
     settled = 0
     for entity, promise in wanted.promises():
         stored = quotas.get(entity)
         if stored is None:
             planner.keep(entity, _UNREAD)
-        elif has_arrived(stored, promise, policy):
+        elif is_converged(stored, promise, policy):
             settled += bool(promise.targets)
         elif entity in ours and loses_a_key(stored, promise):
             losing.append((stored, promise))
         else:
             planner.plan(stored, promise, may_give_back=True)
-    judged = judge(policy, leaving_entities(losing), len(ours), memory)
+    judged = judge(policy, leaving_entities(losing), ours, memory, now_seconds=now_seconds)
     for stored, promise in losing:
         planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
     notes = (judged.note,) if judged.note is not None else ()
     notes = (*notes, *_entity_notes(planner.entities, quotas))
-    return Plan(planner.entities, planner.writes, settled + planner.count, notes, repairs, judged.confirmed)
+    return Plan(planner.entities, planner.writes, settled + planner.count, notes, repairs, judged.memory)
 
 
 def deletion_plan(
     ours: Mapping[Entity, StoredQuota], quotas: Mapping[Entity, StoredQuota], *, policy: Policy, memory: Memory, now_seconds: float
 ) -> Plan:
-    """What a policy that is being deleted still has to do: give everything back, or with Keep only forget its records."""
-    if policy.deletion is DeletionPolicy.RESTORE:
+    """What a policy that is being deleted still has to do: give everything back, or with Retain only forget its records."""
+    if policy.deletion_policy is DeletionPolicy.RESTORE:
         return make_plan(Desired(), ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
     return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
 

@@ -99,7 +99,7 @@ class KeyRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Beneath:
+class InheritedQuota:
     """A default entity's byte rate that governs the same bucket while an entity has no quota of its own, as we know it."""
 
     text: str
@@ -107,13 +107,13 @@ class Beneath:
 
 
 @value(frozen=True, slots=True)
-class Standing:
+class KeyState:
     """One key as it stands: its text in Kafka (None = none), our ledger entry, and what a default entity says instead."""
 
     key: QuotaKey
     seen: str | None
     entry: LedgerEntry | None
-    beneath: Beneath | None = None
+    beneath: InheritedQuota | None = None
 
     @property
     def rate_in_force(self) -> int | None:
@@ -174,7 +174,7 @@ def is_disturbed(entry: LedgerEntry | None, seen: str | None) -> bool:
     return entry is not None and not same_quota(entry.written, seen)
 
 
-def follow(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
+def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
     """The step towards a target. An equal number is never rewritten; the ledger learns that it is ours, if it does not know."""
     if same_quota(standing.seen, target.text):
         return _already_there(standing, target, rules)
@@ -195,7 +195,7 @@ def follow(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
     return KeyStep(standing.key, standing.seen, target.text, entry, cause, kind, charged)
 
 
-def give_back(standing: Standing, rules: KeyRules) -> KeyStep:
+def give_back(standing: KeyState, rules: KeyRules) -> KeyStep:
     """The step back to what stood there before us. If somebody changed the key since, theirs stays and the key is theirs.
 
     Raises ValueError for a key that the ledger does not show as ours.
@@ -212,7 +212,7 @@ def give_back(standing: Standing, rules: KeyRules) -> KeyStep:
     return _lower_back(standing, entry, in_force, goal=goal, rules=rules)
 
 
-def _lower_back(standing: Standing, entry: LedgerEntry, in_force: int, *, goal: int, rules: KeyRules) -> KeyStep:
+def _lower_back(standing: KeyState, entry: LedgerEntry, in_force: int, *, goal: int, rules: KeyRules) -> KeyStep:
     step = rules.guard.step(goal, in_force, entry, now_seconds=rules.now_seconds)
     if step.value == in_force:
         return _waiting(standing, step)
@@ -224,7 +224,7 @@ def _lower_back(standing: Standing, entry: LedgerEntry, in_force: int, *, goal: 
     return _lowered(returned, step, rules)
 
 
-def _throttle(standing: Standing, target: Target, throttle: Throttled, *, rules: KeyRules, cause: Reason) -> KeyStep:
+def _throttle(standing: KeyState, target: Target, throttle: Throttled, *, rules: KeyRules, cause: Reason) -> KeyStep:
     """The value is as far as it may go now: the throttle looks at what the windows hold, which the guard does not know."""
     in_force = standing.rate_in_force
     raises = in_force is not None and target.value > in_force
@@ -239,7 +239,7 @@ def is_recorded(entry: LedgerEntry, target: Target) -> bool:
     return (entry.of_contract is None) is (target.throttle is None)
 
 
-def _already_there(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
+def _already_there(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
     entry, throttle = standing.entry, target.throttle
     waits = throttle is not None and standing.disturbed  # another writer's value, until it is safe to put ours back
     if entry is not None and (waits or not standing.disturbed) and is_recorded(entry, target):
@@ -250,13 +250,13 @@ def _already_there(standing: Standing, target: Target, rules: KeyRules) -> KeySt
     return KeyStep(standing.key, standing.seen, standing.seen, recorded, reason, WriteKind.RECORD)
 
 
-def _kept(standing: Standing, because: Reason) -> KeyStep:
+def _kept(standing: KeyState, because: Reason) -> KeyStep:
     """No write. The key has arrived, unless leaders are unknown: a contract within the minimum change counts as kept."""
     arrived = because is not Reason.TOPOLOGY_INCOMPLETE
     return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, because, arrived=arrived)
 
 
-def _lower(standing: Standing, target: Target, in_force: int, *, rules: KeyRules, cause: Reason) -> KeyStep:
+def _lower(standing: KeyState, target: Target, in_force: int, *, rules: KeyRules, cause: Reason) -> KeyStep:
     step = rules.guard.step(target.value, in_force, standing.last_change, now_seconds=rules.now_seconds)
     if step.value == in_force:
         if step.wait_seconds or not standing.disturbed:
@@ -277,14 +277,14 @@ def _lowered(lowering: KeyStep, step: Step, rules: KeyRules) -> KeyStep:
     return replace(lowering, due_in_seconds=due_in_seconds, predicted_mute_seconds=predicted)
 
 
-def _waiting(standing: Standing, step: Step) -> KeyStep:
+def _waiting(standing: KeyState, step: Step) -> KeyStep:
     """Nothing now: the next step is due later, or (no wait) the policy's bound allows no step at all."""
     reason = Reason.STEPPING if step.wait_seconds else Reason.INVALID_SPEC
     due_in_seconds = step.wait_seconds or None
     return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, reason, arrived=False, due_in_seconds=due_in_seconds)
 
 
-def _accepted_on_the_way(standing: Standing, target: Target, rules: KeyRules) -> KeyStep:
+def _accepted_on_the_way(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
     """Another writer went lower than a safe step from our value: note theirs as a step, and go on from it when it is safe."""
     ours = standing.entry.written if standing.entry is not None else None
     noted = replace(_entry(standing, standing.seen, rules=rules, reason=Reason.STEPPING, basis=target.basis), previous=ours)
@@ -294,7 +294,7 @@ def _accepted_on_the_way(standing: Standing, target: Target, rules: KeyRules) ->
     )
 
 
-def _cause(standing: Standing, target: Target) -> Reason:
+def _cause(standing: KeyState, target: Target) -> Reason:
     entry, throttle = standing.entry, target.throttle
     if throttle is not None and throttle.because is not None and not standing.disturbed:
         return throttle.because
@@ -332,6 +332,6 @@ def _is_small(target: Target, seen: str | None, minimum_change_percent: int) -> 
     return present is not None and abs(target.value - present) * 100 < minimum_change_percent * present
 
 
-def _entry(standing: Standing, written: str | None, *, rules: KeyRules, reason: Reason, basis: str) -> LedgerEntry:
+def _entry(standing: KeyState, written: str | None, *, rules: KeyRules, reason: Reason, basis: str) -> LedgerEntry:
     before = standing.seen if standing.entry is None else standing.entry.before
     return LedgerEntry(before, written, standing.seen, rules.now_seconds, reason, basis)

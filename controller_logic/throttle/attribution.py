@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from controller_logic.model import Direction, Level
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.input import ThrottleInput
-from controller_logic.throttle.pressure import Card, Pressure, blind_brokers
+from controller_logic.throttle.pressure import NicStatus, Pressure, blind_brokers
 from controller_logic.throttle.settings import MATTERS, MIN_RELIEF, RAMP, SATURATED, ThrottleSettings
 
-# One direction at one moment, as cuts and raises look at it: cards, buckets, and who could give
+# One direction at one moment, as cuts and raises look at it: NICs, buckets, and who could give
 # how much where.
 
 
@@ -22,28 +22,35 @@ RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DirectionSnapshot:
     """`tiers` are the buckets of this direction by level, `cuttable` what each level could give on each broker, in bytes/s.
 
-    `unmeasured` are the brokers that lead for some of them and tell nothing of what clients send.
+    `unmeasured` are the brokers that lead for some of them and tell nothing of what clients send; `unknown_for_long` are blind ones that
+    hold no raise up any more, because the policy asks for that. They still justify no cut.
     """
 
     now_seconds: float
     direction: Direction
     settings: ThrottleSettings
     scrape_seconds: float
-    cards: Mapping[int, Card]
+    nics: Mapping[int, NicStatus]
     tiers: Mapping[Level, tuple[Bucket, ...]]
     cuttable: Mapping[tuple[int, Level], float]
     unmeasured: frozenset[int] = frozenset()
+    unknown_for_long: frozenset[int] = frozenset()
 
     @property
     def blind(self) -> frozenset[int]:
-        return blind_brokers(self.cards)
+        return blind_brokers(self.nics)
 
     @property
     def all_blind(self) -> bool:
-        return all(not card.known for card in self.cards.values())
+        return all(not nic.known for nic in self.nics.values())
+
+    @property
+    def forbids_raises(self) -> frozenset[int]:
+        """The blind brokers on which nothing may be raised."""
+        return self.blind - self.unknown_for_long
 
     @property
     def throttled(self) -> tuple[Bucket, ...]:
@@ -56,17 +63,25 @@ class Scene:
 
     def matters(self, broker: int, bytes_per_second: float, share: float) -> bool:
         """Whether so much is more than this share of the broker's limit."""
-        limit = self.cards[broker].limit
+        limit = self.nics[broker].limit
         return limit is not None and bytes_per_second > share * limit
 
 
-def scene_of(given: ThrottleInput, direction: Direction, cards: Mapping[int, Card], buckets: Sequence[Bucket]) -> Scene:
+def scene_of(
+    given: ThrottleInput,
+    direction: Direction,
+    nics: Mapping[int, NicStatus],
+    buckets: Sequence[Bucket],
+    unknown_for_long: frozenset[int] = frozenset(),
+) -> DirectionSnapshot:
     """The scene of one direction; `buckets` may be of both."""
     mine = [bucket for bucket in buckets if bucket.rate.direction is direction]
     tiers = {level: tuple(bucket for bucket in mine if bucket.level is level) for level in CUT_ORDER}
     unmeasured = frozenset(broker for bucket in mine for broker in bucket.unmeasured)
     scrape_seconds = given.readings.scrape_seconds
-    return Scene(given.now_seconds, direction, given.settings, scrape_seconds, cards, tiers, _cuttable(mine), unmeasured)
+    return DirectionSnapshot(
+        given.now_seconds, direction, given.settings, scrape_seconds, nics, tiers, _cuttable(mine), unmeasured, unknown_for_long
+    )
 
 
 def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
@@ -77,7 +92,7 @@ def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
     return given
 
 
-# What a card's mean does not show yet: clients that were muted for a part of it, and will send at
+# What a NIC's mean does not show yet: clients that were muted for a part of it, and will send at
 # their new quota from now on.
 #
 # After a cut a client is silent while Kafka forgets what it had sent. A mean over that time is
@@ -86,15 +101,15 @@ def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
 # is over its limit it does not touch.
 
 
-def hidden_load(scene: Scene, card: Card) -> float:
-    """Bytes/s that the card's mean lacks; 0 where a scrape is as long as a client's whole rhythm, or nobody was lowered in it."""
-    if card.at_seconds is None or card.span_seconds is None or scene.scrape_seconds >= scene.settings.tooth_seconds:
+def hidden_load(scene: DirectionSnapshot, nic: NicStatus) -> float:
+    """Bytes/s that the NIC's mean lacks; 0 where a scrape is as long as a client's whole rhythm, or nobody was lowered in it."""
+    if nic.at_seconds is None or nic.span_seconds is None or scene.scrape_seconds >= scene.settings.sawtooth_period_seconds:
         return 0.0
-    bound = [bucket for bucket in scene.throttled if bucket.binds_on(card.broker) and card.broker in bucket.flows]
-    return sum(bucket.cap * _muted_seconds(bucket, scene, card.at_seconds, card.span_seconds) for bucket in bound) / card.span_seconds
+    bound = [bucket for bucket in scene.throttled if bucket.binds_on(nic.broker) and nic.broker in bucket.flows]
+    return sum(bucket.cap * _muted_seconds(bucket, scene, nic.at_seconds, nic.span_seconds) for bucket in bound) / nic.span_seconds
 
 
-def _muted_seconds(bucket: Bucket, scene: Scene, until_seconds: float, span_seconds: float) -> float:
+def _muted_seconds(bucket: Bucket, scene: DirectionSnapshot, until_seconds: float, span_seconds: float) -> float:
     """For how much of the span its last lowering muted it, at the most as long as a step may."""
     change, settings = bucket.rate.last_change, scene.settings
     if change is None or change.previous is None or not change.previous > bucket.cap > 0:
@@ -114,7 +129,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Helpless:
+class NotReducible:
     """A broker over its limit where quotas cannot help: so much would have to go, so much could be given."""
 
     need: float
@@ -129,54 +144,54 @@ class Needs:
     """
 
     over: Mapping[int, Need] = field(default_factory=dict)
-    helpless: Mapping[int, Helpless] = field(default_factory=dict)
-    spent: Mapping[int, Helpless] = field(default_factory=dict)
+    helpless: Mapping[int, NotReducible] = field(default_factory=dict)
+    spent: Mapping[int, NotReducible] = field(default_factory=dict)
     swaps: Mapping[int, Need] = field(default_factory=dict)
 
     @property
     def all(self) -> dict[int, Need]:
         return {**self.swaps, **self.over}
 
-    def shown_since(self, since_seconds: float | None, scene: Scene) -> "Needs":
+    def shown_since(self, since_seconds: float | None, scene: DirectionSnapshot) -> "Needs":
         """Only what was measured after that moment, the last cut: an older reading does not know of it and must not cut twice."""
         if since_seconds is None:
             return self
-        fresh = {broker for broker in self.all if (scene.cards[broker].at_seconds or 0.0) > since_seconds}
+        fresh = {broker for broker in self.all if (scene.nics[broker].at_seconds or 0.0) > since_seconds}
         over = {broker: need for broker, need in self.over.items() if broker in fresh}
         return replace(self, over=over, swaps={broker: need for broker, need in self.swaps.items() if broker in fresh})
 
 
-def needs_of(scene: Scene) -> Needs:
+def needs_of(scene: DirectionSnapshot) -> Needs:
     """What each broker of the scene needs."""
     over: dict[int, Need] = {}
-    helpless: dict[int, Helpless] = {}
-    spent: dict[int, Helpless] = {}
+    helpless: dict[int, NotReducible] = {}
+    spent: dict[int, NotReducible] = {}
     binding = {broker for bucket in scene.throttled for broker in bucket.binding}
-    for broker, card in scene.cards.items():
-        if card.pressure is not Pressure.OVER:
+    for broker, nic in scene.nics.items():
+        if nic.pressure is not Pressure.OVER:
             continue
-        amount, can_give = card.above(scene.settings.aim_percent / 100) + hidden_load(scene, card), scene.can_give(broker)
+        amount, can_give = nic.above(scene.settings.cut_to_percent / 100) + hidden_load(scene, nic), scene.can_give(broker)
         begun = broker in binding
-        if can_give < least_relief(card, begun=begun) * amount:
-            (spent if begun else helpless)[broker] = Helpless(amount, can_give)
+        if can_give < least_relief(nic, begun=begun) * amount:
+            (spent if begun else helpless)[broker] = NotReducible(amount, can_give)
         else:
             over[broker] = Need(amount)
-    return Needs(over, helpless, spent, _swaps(scene, {*over, *helpless, *spent}))
+    return Needs(over, helpless, spent, _make_room_for_higher_tiers(scene, {*over, *helpless, *spent}))
 
 
-def least_relief(card: Card, *, begun: bool) -> float:
+def least_relief(nic: NicStatus, *, begun: bool) -> float:
     """The share of the excess that must be there to give.
 
     Little on a link that is full, where every byte helps L0, and where cuts have begun: half an order of tiers helps nobody.
     """
-    return MATTERS if begun or is_saturated(card) else MIN_RELIEF
+    return MATTERS if begun or is_saturated(nic) else MIN_RELIEF
 
 
-def is_saturated(card: Card) -> bool:
-    return card.capacity is not None and card.bytes_per_second is not None and card.bytes_per_second > SATURATED * card.capacity
+def is_saturated(nic: NicStatus) -> bool:
+    return nic.capacity is not None and nic.bytes_per_second is not None and nic.bytes_per_second > SATURATED * nic.capacity
 
 
-def _swaps(scene: Scene, over: Collection[int]) -> dict[int, Need]:
+def _make_room_for_higher_tiers(scene: DirectionSnapshot, over: Collection[int]) -> dict[int, Need]:
     """Where a tier is held down on a broker while a lower one still sends above its floors there: the lower one makes room.
 
     Also where there is room already: measured on bursts that return, asking for it only where there is none was 56 % more seconds and 64 %
@@ -186,21 +201,21 @@ def _swaps(scene: Scene, over: Collection[int]) -> dict[int, Need]:
     for level, lower in ((Level.L2, CUT_ORDER[:1]), (Level.L1, CUT_ORDER[:2])):
         for broker, wanted in _regains(scene, level).items():
             can_give = scene.can_give(broker, lower)
-            if broker in over or not scene.cards[broker].known:
+            if broker in over or not scene.nics[broker].known:
                 continue
             if scene.matters(broker, wanted, MATTERS) and scene.matters(broker, can_give, 2 * MATTERS):
                 swaps[broker] = Need(min(wanted, can_give), lower)
     return swaps
 
 
-def _regains(scene: Scene, level: Level) -> dict[int, float]:
+def _regains(scene: DirectionSnapshot, level: Level) -> dict[int, float]:
     """What one raise could give back to this level, on each broker where its caps bind."""
     wanted: dict[int, float] = {}
     for bucket in scene.tiers[level]:
         if not bucket.is_throttled:
             continue
         for broker in bucket.binding:
-            if broker in scene.cards:
+            if broker in scene.nics:
                 wanted[broker] = wanted.get(broker, 0.0) + min(bucket.contract, RAMP * bucket.cap) - bucket.cap
     return wanted
 

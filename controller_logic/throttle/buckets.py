@@ -10,17 +10,17 @@ from math import ceil
 
 from controller_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level
 from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
-from controller_logic.throttle.input import Flows, Held, ManagedRate, RateKey, Seen, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.input import ActiveThrottle, Flows, ManagedRate, RateHistory, RateKey, ThrottleInput, ThrottleMemory
 from controller_logic.throttle.settings import BINDING, BINDING_MILLISECONDS, FREE, GROWTH, ClientFloors, ThrottleSettings
 
 # What was seen of each rate lately: values in force within a dwell, and the highest rates; from
 # these follows what a window may hold.
 
 
-_NEVER = Seen()
+_NEVER = RateHistory()
 
 
-def seen_of(given: ThrottleInput, flows: Flows, memory: ThrottleMemory) -> dict[RateKey, Seen]:
+def seen_of(given: ThrottleInput, flows: Flows, memory: ThrottleMemory) -> dict[RateKey, RateHistory]:
     """What was seen of every rate that may be throttled, this moment included."""
     watch = _Watch(given)
     return {rate.key: watch.seen(rate, flows, memory.seen.get(rate.key, _NEVER)) for rate in given.rates if rate.throttleable}
@@ -35,7 +35,7 @@ class _Watch:
         self._slot_seconds = self._dwell_seconds / 2  # so that peaks stay few whatever the interval of the rounds
         self._peak_seconds = given.settings.peak_seconds + self._slot_seconds
 
-    def seen(self, rate: ManagedRate, flows: Flows, was: Seen) -> Seen:
+    def seen(self, rate: ManagedRate, flows: Flows, was: RateHistory) -> RateHistory:
         mine = flows.of(rate.key).values()
         highest = max([flow.bytes_per_second for flow in mine], default=0.0)
         rates = was.rates
@@ -44,9 +44,9 @@ class _Watch:
             if not rates or rates[-1][0] < read_seconds:
                 rates = (*rates[-1:], (read_seconds, highest))
         since_seconds = self._now_seconds if was.since_seconds is None else was.since_seconds
-        return Seen(self._caps(rate, was), self._peaks(was, highest), rates, since_seconds, self._now_seconds - since_seconds)
+        return RateHistory(self._caps(rate, was), self._peaks(was, highest), rates, since_seconds, self._now_seconds - since_seconds)
 
-    def _caps(self, rate: ManagedRate, was: Seen) -> tuple[tuple[float, int], ...]:
+    def _caps(self, rate: ManagedRate, was: RateHistory) -> tuple[tuple[float, int], ...]:
         """Values in force within a dwell; also the one before our last write, which a new memory has not seen."""
         in_force, change = rate.in_force, rate.last_change
         caps = [(at, value) for at, value in was.caps if value != in_force and self._now_seconds - at < self._dwell_seconds]
@@ -57,7 +57,7 @@ class _Watch:
             caps.append((self._now_seconds, in_force))
         return tuple(caps)
 
-    def _peaks(self, was: Seen, highest: float) -> tuple[tuple[float, float], ...]:
+    def _peaks(self, was: RateHistory, highest: float) -> tuple[tuple[float, float], ...]:
         """The highest rates by slots, each with the moment at which it began."""
         kept = tuple([(begin, rate) for begin, rate in was.peaks if self._now_seconds - begin < self._peak_seconds])
         if kept and 0 <= self._now_seconds - kept[-1][0] < self._slot_seconds:
@@ -107,8 +107,8 @@ class Bucket:
     rate: ManagedRate
     floor: Floor
     flows: Mapping[int, ClientRate]
-    held: Held | None = None
-    seen: Seen = field(default_factory=Seen)
+    held: ActiveThrottle | None = None
+    seen: RateHistory = field(default_factory=RateHistory)
     unmeasured: frozenset[int] = frozenset()
     window_seconds: float = 0.0
 
@@ -227,16 +227,18 @@ def _is_limited(flow: ClientRate, cap: int) -> bool:
     return told or flow.bytes_per_second >= BINDING * cap
 
 
-def buckets_of(given: ThrottleInput, flows: Flows, held: Mapping[RateKey, Held], seen: Mapping[RateKey, Seen]) -> tuple[Bucket, ...]:
+def buckets_of(
+    given: ThrottleInput, flows: Flows, held: Mapping[RateKey, ActiveThrottle], seen: Mapping[RateKey, RateHistory]
+) -> tuple[Bucket, ...]:
     """The bucket of every rate that may be throttled, in a fixed order; a second entry for the same rate is ignored."""
     found: dict[RateKey, Bucket] = {}
     for rate in given.rates:
         if rate.throttleable and rate.key not in found:
-            found[rate.key] = _bucket(rate, given, flows, held.get(rate.key), seen.get(rate.key, Seen()))
+            found[rate.key] = _bucket(rate, given, flows, held.get(rate.key), seen.get(rate.key, RateHistory()))
     return tuple(sorted(found.values(), key=lambda bucket: (bucket.rate.direction, bucket.rate.entity.sort_key)))
 
 
-def _bucket(rate: ManagedRate, given: ThrottleInput, flows: Flows, held: Held | None, seen: Seen) -> Bucket:
+def _bucket(rate: ManagedRate, given: ThrottleInput, flows: Flows, held: ActiveThrottle | None, seen: RateHistory) -> Bucket:
     unmeasured = frozenset(broker for broker in rate.leads if not flows.is_measured(broker, rate.direction))
     floor = floor_of(rate, given.settings.floors)
     return Bucket(rate, floor, flows.of(rate.key), held, seen, unmeasured, given.settings.window.seconds)

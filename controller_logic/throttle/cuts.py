@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import ceil, inf
 
 from controller_logic.model import Level, Speed
-from controller_logic.throttle.attribution import CUT_ORDER, Need, Needs, Scene, effect_of
+from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot, Need, Needs, effect_of
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
 from controller_logic.throttle.input import Draining, RateKey
@@ -99,7 +99,7 @@ _GIVE_UP_SECONDS = 5.0
 _MEASURED_SILENCES = ((2, 10.0, 12.0), (5, 14.0, 14.0), (11, 16.0, 18.0))
 
 
-def silence_seconds(scene: Scene) -> float | None:
+def silence_seconds(scene: DirectionSnapshot) -> float | None:
     """Xmax: how long the first write silences the busiest clients; None for a window that nobody measured."""
     window = scene.settings.window
     bounds = _silence_bounds(window.seconds)
@@ -117,7 +117,7 @@ def _silence_bounds(window_seconds: int) -> tuple[float, float] | None:
     return None
 
 
-def first_write(bucket: Bucket, target: int, scene: Scene) -> Draining | None:
+def first_write(bucket: Bucket, target: int, scene: DirectionSnapshot) -> Draining | None:
     """The first write towards `target`, or None where only the ladder is safe."""
     silence = silence_seconds(scene)
     if scene.settings.speed is not Speed.DRAIN or silence is None or not _may_drain(bucket, target, scene):
@@ -136,7 +136,7 @@ def first_write(bucket: Bucket, target: int, scene: Scene) -> Draining | None:
     return Draining(target, first, now_seconds, now_seconds + 1 + _SURELY * least, silence)
 
 
-def _may_drain(bucket: Bucket, target: int, scene: Scene) -> bool:
+def _may_drain(bucket: Bucket, target: int, scene: DirectionSnapshot) -> bool:
     flows = [bucket.flows.get(broker) for broker in bucket.rate.leads]
     fresh = all(flow is not None and scene.now_seconds - flow.at_seconds <= _FRESH_SECONDS for flow in flows)
     if not flows or not fresh or scene.scrape_seconds > _LONGEST_SCRAPE_SECONDS or bucket.exposure < _LEAST_RATIO * target:
@@ -167,7 +167,7 @@ class SecondWrite:
     predicted_mute_seconds: float = 0.0
 
 
-def second_write(bucket: Bucket, drain: Draining, scene: Scene) -> SecondWrite:
+def second_write(bucket: Bucket, drain: Draining, scene: DirectionSnapshot) -> SecondWrite:
     """The second write as soon as fresh readings of all leading brokers allow it; after a while the ladder goes on instead."""
     silence = silence_seconds(scene)
     started_seconds = drain.started_at_seconds
@@ -201,7 +201,7 @@ class CutPlan:
     moving: bool = False
 
 
-def plan_cuts(scene: Scene, needs: Needs) -> CutPlan:
+def plan_cuts(scene: DirectionSnapshot, needs: Needs) -> CutPlan:
     """The round as it should be made now, largest relief first."""
     planner = _Planner(scene, needs)
     for level in CUT_ORDER:
@@ -212,7 +212,7 @@ def plan_cuts(scene: Scene, needs: Needs) -> CutPlan:
 class _Planner:
     """Asks tier after tier. What an entity will give at its target counts at once, so that the next tier gives only the rest."""
 
-    def __init__(self, scene: Scene, needs: Needs) -> None:
+    def __init__(self, scene: DirectionSnapshot, needs: Needs) -> None:
         self._scene = scene
         self._needs: dict[int, Need] = needs.all
         self._over = needs.over
@@ -253,7 +253,7 @@ class _Planner:
 
     def _spares_l1(self, broker: int) -> bool:
         """While the lower tiers have more to give than L1 would; and as long as they give anything, where the overload is not severe."""
-        severe = self._scene.cards[broker].above(SEVERE) > 0
+        severe = self._scene.nics[broker].above(SEVERE) > 0
         return self._coming.get(broker, 0.0) > (self._left[broker] if severe else 0.0)
 
     def _give(self, bucket: Bucket, target: float, asked: frozenset[int]) -> None:
@@ -299,7 +299,7 @@ class _Planner:
 
     def _exhausted(self) -> dict[int, float]:
         """Where even the targets leave a broker over its limit, although nobody was spared for later."""
-        spare = 1 - self._scene.settings.aim_percent / 100
+        spare = 1 - self._scene.settings.cut_to_percent / 100
         return {
             broker: self._left[broker]
             for broker in self._over
@@ -307,7 +307,7 @@ class _Planner:
         }
 
 
-def cut_step(bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: Scene) -> ThrottleStep:
+def cut_step(bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: DirectionSnapshot) -> ThrottleStep:
     """A cut in full words, with the mute that a write of the ladder may cause."""
     effect = effect_of(bucket, value, needy)
     limited = LimitedBy.MAX_MUTE if value > goal else LimitedBy.FLOOR if value == bucket.floor.value else LimitedBy.TARGET

@@ -11,7 +11,7 @@ from controller_logic.model import Direction, Entity, Level
 from controller_logic.reasons import Reason
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.input import RateKey
-from controller_logic.throttle.pressure import Card
+from controller_logic.throttle.pressure import NicStatus
 
 
 class StepKind(StrEnum):
@@ -121,15 +121,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker in one direction: its card, what it needs (0 = nothing), and what each level could give there."""
+    """One broker in one direction: its NIC, what it needs (0 = nothing), and what each level could give there."""
 
-    card: Card
+    nic: NicStatus
     need: float = 0.0
     cuttable: Mapping[Level, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class NotDone:
+class SkippedEntity:
     """An entity that leads on a broker in need and was left alone, and why."""
 
     entity: Entity
@@ -151,14 +151,14 @@ class Round:
     brokers: tuple[BrokerView, ...] = ()
     tiers_planned: tuple[Level, ...] = ()
     steps: tuple[ThrottleStep, ...] = ()
-    not_done: tuple[NotDone, ...] = ()
+    not_done: tuple[SkippedEntity, ...] = ()
     findings: tuple[Finding, ...] = ()
     next_cut_at_seconds: float | None = None
     next_raise_at_seconds: float | None = None
 
     @property
     def blind(self) -> tuple[int, ...]:
-        return tuple(view.card.broker for view in self.brokers if not view.card.known)
+        return tuple(view.nic.broker for view in self.brokers if not view.nic.known)
 
 
 @dataclass(frozen=True, slots=True)

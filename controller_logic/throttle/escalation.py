@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller_logic.model import Direction
-from controller_logic.throttle.attribution import Needs, Scene, needs_of
+from controller_logic.throttle.attribution import DirectionSnapshot, Needs, needs_of
 from controller_logic.throttle.buckets import Bucket, floor_of
 from controller_logic.throttle.cuts import CutPlan, SecondWrite, cut_step, plan_cuts, second_write
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
-from controller_logic.throttle.input import DirectionMemory, Draining, Held, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.input import ActiveThrottle, DirectionMemory, Draining, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
 from controller_logic.throttle.raises import plan_raises
 from controller_logic.throttle.settings import RELEASED, ThrottleSettings
 
@@ -26,9 +26,9 @@ from controller_logic.throttle.settings import RELEASED, ThrottleSettings
 # anything.
 
 
-def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, Held]:
+def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, ActiveThrottle]:
     """What is held now: as remembered, or for a rate that was never seen before, as found. What is gone or exempt is let go."""
-    holds: dict[RateKey, Held] = {}
+    holds: dict[RateKey, ActiveThrottle] = {}
     for rate in given.rates:
         if not rate.throttleable:
             continue
@@ -41,7 +41,7 @@ def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, Held
     return holds
 
 
-def _seen_applied(held: Held, rate: ManagedRate) -> Held | None:
+def _seen_applied(held: ActiveThrottle, rate: ManagedRate) -> ActiveThrottle | None:
     """Note that it is in force; a release that is in force is over."""
     if held.value >= held.contract:
         released = rate.in_force is None or rate.in_force >= rate.contract
@@ -49,19 +49,21 @@ def _seen_applied(held: Held, rate: ManagedRate) -> Held | None:
     return replace(held, applied=True) if not held.applied and rate.in_force == held.of(rate.contract) else held
 
 
-def _found(rate: ManagedRate, given: ThrottleInput) -> Held | None:
+def _found(rate: ManagedRate, given: ThrottleInput) -> ActiveThrottle | None:
     if rate.in_force is None:
         return None
     floor = floor_of(rate, given.settings.floors).value
     if rate.recorded_fraction is not None:
         value = max(floor, round(min(1.0, max(0.0, rate.recorded_fraction)) * rate.contract))
-        return Held(value, rate.contract, given.now_seconds, applied=True) if value < rate.contract else None
+        return ActiveThrottle(value, rate.contract, given.now_seconds, applied=True) if value < rate.contract else None
     if rate.in_force >= RELEASED * rate.contract:
         return None
-    return Held(max(floor, rate.in_force), rate.contract, given.now_seconds, applied=True)
+    return ActiveThrottle(max(floor, rate.in_force), rate.contract, given.now_seconds, applied=True)
 
 
-def direction_memory(given: ThrottleInput, memory: ThrottleMemory, direction: Direction, holds: Mapping[RateKey, Held]) -> DirectionMemory:
+def direction_memory(
+    given: ThrottleInput, memory: ThrottleMemory, direction: Direction, holds: Mapping[RateKey, ActiveThrottle]
+) -> DirectionMemory:
     """As remembered; without memory, when the ledger says that held rates were last changed and raised."""
     known = memory.directions.get(direction)
     if known is not None:
@@ -95,12 +97,14 @@ class Outcome:
         return self.memory.hold_seconds or 0.0
 
 
-def escalate(scene: Scene, was: DirectionMemory, drains: Mapping[RateKey, Draining]) -> Outcome:
+def escalate(scene: DirectionSnapshot, was: DirectionMemory, drains: Mapping[RateKey, Draining]) -> Outcome:
     """One round of one direction. `drains` are those of this direction that are under way."""
     hold_seconds = _within(was.hold_seconds, scene.settings)
     was = replace(was, hold_seconds=hold_seconds, rounds=was.rounds + 1)
-    if scene.all_blind:
+    if scene.all_blind and not scene.unknown_for_long:
         return Outcome(Phase.HELD, Needs(), CutPlan(), was, drains=drains)
+    if scene.all_blind:
+        drains = {}  # the second write of a drain lowers, and nothing may be lowered on unknown load
     needs = needs_of(scene)
     memory = _backed_off(was, scene, is_over=bool(needs.over))
     ended, going = _second_writes(scene, drains)
@@ -122,17 +126,17 @@ def _within(hold_seconds: float | None, settings: ThrottleSettings) -> float:
     return min(max(hold_seconds, settings.hold_seconds), settings.longest_hold_seconds)
 
 
-def _is_past(since_seconds: float | None, seconds: float, scene: Scene) -> bool:
+def _is_past(since_seconds: float | None, seconds: float, scene: DirectionSnapshot) -> bool:
     """Whether so many seconds went by. A moment in the future came from a wrong clock and counts as now at the latest."""
     return since_seconds is None or scene.now_seconds - since_seconds >= seconds or since_seconds > scene.now_seconds + seconds
 
 
-def _backed_off(was: DirectionMemory, scene: Scene, *, is_over: bool) -> DirectionMemory:
+def _backed_off(was: DirectionMemory, scene: DirectionSnapshot, *, is_over: bool) -> DirectionMemory:
     """Over the limit soon after a raise: hold twice as long, at most once per raise. Quiet for four holds: half as long again."""
     settings, now_seconds = scene.settings, scene.now_seconds
     hold_seconds = was.hold_seconds or settings.hold_seconds
-    regretted = was.raised_at_seconds is not None and not _is_past(was.raised_at_seconds, settings.regret_seconds, scene)
-    if is_over and regretted and _is_past(was.failed_at_seconds, settings.regret_seconds, scene):
+    regretted = was.raised_at_seconds is not None and not _is_past(was.raised_at_seconds, settings.raise_backoff_seconds, scene)
+    if is_over and regretted and _is_past(was.failed_at_seconds, settings.raise_backoff_seconds, scene):
         return replace(was, hold_seconds=min(2 * hold_seconds, settings.longest_hold_seconds), failed_at_seconds=now_seconds)
     quiet = all(_is_past(at, 4 * hold_seconds, scene) for at in (was.failed_at_seconds, was.cut_at_seconds))
     if quiet and hold_seconds > settings.hold_seconds:
@@ -140,7 +144,9 @@ def _backed_off(was: DirectionMemory, scene: Scene, *, is_over: bool) -> Directi
     return was
 
 
-def _second_writes(scene: Scene, drains: Mapping[RateKey, Draining]) -> tuple[tuple[ThrottleStep, ...], dict[RateKey, Draining]]:
+def _second_writes(
+    scene: DirectionSnapshot, drains: Mapping[RateKey, Draining]
+) -> tuple[tuple[ThrottleStep, ...], dict[RateKey, Draining]]:
     """The drains that end now with a write, and those that go on; the others gave up, and the ladder goes on from where they stand."""
     steps: list[ThrottleStep] = []
     going: dict[RateKey, Draining] = {}
@@ -154,19 +160,19 @@ def _second_writes(scene: Scene, drains: Mapping[RateKey, Draining]) -> tuple[tu
     return tuple(steps), going
 
 
-def _ending(bucket: Bucket, drain: Draining, second: SecondWrite, scene: Scene) -> ThrottleStep:
-    step = cut_step(bucket, max(drain.target, bucket.floor.value), drain.target, frozenset(scene.cards), scene)
+def _ending(bucket: Bucket, drain: Draining, second: SecondWrite, scene: DirectionSnapshot) -> ThrottleStep:
+    step = cut_step(bucket, max(drain.target, bucket.floor.value), drain.target, frozenset(scene.nics), scene)
     return replace(step, draining=True, predicted_mute_seconds=second.predicted_mute_seconds)
 
 
-def _raises(scene: Scene, needs: Needs, memory: DirectionMemory, cuts: tuple[ThrottleStep, ...]) -> tuple[ThrottleStep, ...]:
+def _raises(scene: DirectionSnapshot, needs: Needs, memory: DirectionMemory, cuts: tuple[ThrottleStep, ...]) -> tuple[ThrottleStep, ...]:
     """Only with no broker in need and a hold since the last change of this direction, all of it remembered."""
     hold_seconds = memory.hold_seconds or scene.settings.hold_seconds
     calm = all(_is_past(at, hold_seconds, scene) for at in (memory.cut_at_seconds, memory.raised_at_seconds, memory.since_seconds))
     return plan_raises(scene, {cut.key for cut in cuts}) if calm and not needs.over else ()
 
 
-def _after(memory: DirectionMemory, scene: Scene, *, cuts: bool, raises: bool) -> DirectionMemory:
+def _after(memory: DirectionMemory, scene: DirectionSnapshot, *, cuts: bool, raises: bool) -> DirectionMemory:
     return replace(
         memory,
         cut_at_seconds=scene.now_seconds if cuts else memory.cut_at_seconds,
@@ -174,7 +180,7 @@ def _after(memory: DirectionMemory, scene: Scene, *, cuts: bool, raises: bool) -
     )
 
 
-def _phase(scene: Scene, needs: Needs, plan: CutPlan, memory: DirectionMemory, *, moving: bool) -> Phase:
+def _phase(scene: DirectionSnapshot, needs: Needs, plan: CutPlan, memory: DirectionMemory, *, moving: bool) -> Phase:
     if needs.over:
         return Phase.EXHAUSTED if plan.exhausted and not moving else Phase.CUTTING
     if needs.spent:
@@ -196,9 +202,9 @@ def _phase(scene: Scene, needs: Needs, plan: CutPlan, memory: DirectionMemory, *
 # in `escalation.py`.
 
 
-def settle(scene: Scene, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, Held]]:
+def settle(scene: DirectionSnapshot, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, ActiveThrottle]]:
     """Every step of this direction, old and new, and what is held from now on."""
-    holds = {step.key: Held(step.value, step.contract, scene.now_seconds) for step in outcome.steps}
+    holds = {step.key: ActiveThrottle(step.value, step.contract, scene.now_seconds) for step in outcome.steps}
     steps = {step.key: _when_due(step, scene) for step in outcome.steps}
     for bucket in (bucket for tier in scene.tiers.values() for bucket in tier if bucket.held is not None and bucket.key not in steps):
         held = _kept(bucket, scene, outcome)
@@ -208,7 +214,7 @@ def settle(scene: Scene, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep],
     return steps, holds
 
 
-def _when_due(step: ThrottleStep, scene: Scene) -> ThrottleStep:
+def _when_due(step: ThrottleStep, scene: DirectionSnapshot) -> ThrottleStep:
     """A cut that comes too soon after the last one of the same rate stays what is in force until its moment."""
     wait_seconds = 0.0 if step.draining else step.bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds)
     if not step.lowers or not wait_seconds:
@@ -216,16 +222,16 @@ def _when_due(step: ThrottleStep, scene: Scene) -> ThrottleStep:
     return replace(step, value=step.bucket.cap, limited_by=LimitedBy.MAX_MUTE, predicted_mute_seconds=0.0, due_in_seconds=wait_seconds)
 
 
-def _kept(bucket: Bucket, scene: Scene, outcome: Outcome) -> Held | None:
+def _kept(bucket: Bucket, scene: DirectionSnapshot, outcome: Outcome) -> ActiveThrottle | None:
     held, in_force = bucket.held, bucket.rate.in_force
     if held is None or held.applied or in_force is None or not _is_groundless(bucket, held, in_force, scene, outcome):
         return held
     if in_force >= RELEASED * bucket.contract:
         return None
-    return Held(max(in_force, bucket.floor.value), bucket.contract, scene.now_seconds, applied=True)
+    return ActiveThrottle(max(in_force, bucket.floor.value), bucket.contract, scene.now_seconds, applied=True)
 
 
-def _is_groundless(bucket: Bucket, held: Held, in_force: int, scene: Scene, outcome: Outcome) -> bool:
+def _is_groundless(bucket: Bucket, held: ActiveThrottle, in_force: int, scene: DirectionSnapshot, outcome: Outcome) -> bool:
     """Whether a decision that is not in force lost its reason: a cut that nobody needs any more, a raise while a broker is over."""
     if outcome.phase is Phase.HELD:
         return False
@@ -235,7 +241,7 @@ def _is_groundless(bucket: Bucket, held: Held, in_force: int, scene: Scene, outc
     return bool(outcome.needs.over)
 
 
-def _standing(bucket: Bucket, held: Held, scene: Scene, outcome: Outcome) -> ThrottleStep:
+def _standing(bucket: Bucket, held: ActiveThrottle, scene: DirectionSnapshot, outcome: Outcome) -> ThrottleStep:
     wanted = min(bucket.contract, max(bucket.floor.value, held.of(bucket.contract)))
     value = _safe_now(bucket, held, wanted, scene, drains=outcome.drains)
     limited = LimitedBy.MAX_MUTE if value > wanted else LimitedBy.NOTHING
@@ -247,15 +253,20 @@ def _standing(bucket: Bucket, held: Held, scene: Scene, outcome: Outcome) -> Thr
     )
 
 
-def _safe_now(bucket: Bucket, held: Held, wanted: int, scene: Scene, *, drains: Mapping[RateKey, object]) -> int:
+def _may_rise(bucket: Bucket, scene: DirectionSnapshot) -> bool:
+    """Whether nothing that is unknown holds up a raise that was decided before."""
+    return not bucket.rate.leads & scene.forbids_raises and (bool(scene.unknown_for_long) or not scene.all_blind)
+
+
+def _safe_now(bucket: Bucket, held: ActiveThrottle, wanted: int, scene: DirectionSnapshot, *, drains: Mapping[RateKey, object]) -> int:
     """`wanted`, or as far as it may go now. Without readings a decision that is not in force waits as it is."""
     in_force = bucket.rate.in_force
     if in_force is None or wanted == in_force or bucket.key in drains:
         return wanted
+    if wanted > in_force and (held.applied or _may_rise(bucket, scene)):
+        return wanted
     if not held.applied and (bucket.rate.leads & scene.blind or scene.all_blind):
         return in_force
-    if wanted > in_force:
-        return wanted
     if bucket.was_lowered_within(scene.settings.dwell_seconds, scene.now_seconds):
         return in_force
     return min(in_force, max(wanted, bucket.safe_step(scene.settings)))

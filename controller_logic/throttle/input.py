@@ -65,7 +65,7 @@ class ThrottleInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ActiveThrottle:
     """What was decided for one rate: `value` of a contract that was `contract` then, so that the fraction survives leader moves exactly.
 
     A value equal to the contract is a release that is not in force yet. `applied` turns true once it was seen in force.
@@ -86,7 +86,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RateHistory:
     """What was seen of one rate lately, each as (seconds, bytes/s).
 
     `caps` are values in force within a dwell, by when they were last seen; `peaks` the highest rate on any broker, by the time from which
@@ -137,14 +137,15 @@ class DirectionMemory:
 class ThrottleMemory:
     """What one decision hands to the next. Losing it is safe: fractions and times of writes come back from what is in force.
 
-    `lied` is the time of the newest sample with which a card contradicted Kafka.
+    `lied` is the time of the newest sample with which a NIC contradicted Kafka; `unknown_since` since when a broker's load is not known.
     """
 
-    held: Mapping[RateKey, Held] = field(default_factory=dict)
-    seen: Mapping[RateKey, Seen] = field(default_factory=dict)
+    held: Mapping[RateKey, ActiveThrottle] = field(default_factory=dict)
+    seen: Mapping[RateKey, RateHistory] = field(default_factory=dict)
     directions: Mapping[Direction, DirectionMemory] = field(default_factory=dict)
     drains: Mapping[RateKey, Draining] = field(default_factory=dict)
-    lied: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
+    distrusted_until: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
+    unknown_since: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
 
 
 # Which client rates may be used, sorted by who sends and by which broker. A missing rate stays

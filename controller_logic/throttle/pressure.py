@@ -1,6 +1,6 @@
-"""Is a broker over its limit: which readings of its card may be believed, over which window, and how many must agree.
+"""Is a broker over its limit: which readings of its NIC may be believed, over which window, and how many must agree.
 
-A card whose newest reading cannot be used is unknown, never cool: nothing is raised on it and it justifies no cut. Who makes a broker hot
+A NIC whose newest reading cannot be used is unknown, never cool: nothing is raised on it and it justifies no cut. Who makes a broker hot
 and what to do about it is not decided here.
 """
 
@@ -14,7 +14,7 @@ from controller_logic.model import BrokerLimit, Direction, NicSpan, Observation,
 from controller_logic.throttle.input import Flows, ThrottleInput, flows_of
 from controller_logic.throttle.settings import LYING, OF_SAMPLES, OVER_SAMPLES, PLAUSIBLE, SEVERE, ThrottleSettings
 
-# When it is worth reading again: soon after a card's next sample should be there, so that nothing
+# When it is worth reading again: soon after a NIC's next sample should be there, so that nothing
 # is decided a whole scrape later.
 
 
@@ -24,7 +24,7 @@ _STORED_AFTER_SECONDS = 1.0  # from a scrape until its samples can be asked for
 def seconds_until_next_reading(readings: Readings, *, shortest_seconds: float, now_seconds: float) -> float:
     """Between `shortest_seconds` and one scrape interval (or the shortest, if that is longer).
 
-    The scrapes of several brokers differ in phase: the next one counts. A card that is a whole scrape overdue is not waited for.
+    The scrapes of several brokers differ in phase: the next one counts. A NIC that is a whole scrape overdue is not waited for.
     """
     scrape_seconds = readings.scrape_seconds
     longest_seconds = max(shortest_seconds, scrape_seconds)
@@ -33,13 +33,13 @@ def seconds_until_next_reading(readings: Readings, *, shortest_seconds: float, n
     return min(max(soonest, shortest_seconds), longest_seconds)
 
 
-CardKey = tuple[int, Direction]
-_NEVER_LIED: Mapping[CardKey, float] = {}
+NicKey = tuple[int, Direction]
+_NEVER_LIED: Mapping[NicKey, float] = {}
 _SAME_MOMENT_SECONDS = 0.001  # of two neighbouring spans, one ends where the next begins
 
 
 class Pressure(StrEnum):
-    """What a broker's card says of one direction."""
+    """What a broker's NIC says of one direction."""
 
     OVER = "Over"
     WITHIN = "Within"
@@ -47,8 +47,8 @@ class Pressure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """One broker's card in one direction. Rates in bytes/s; `bytes_per_second`, age and span are None where it is unknown.
+class NicStatus:
+    """One broker's NIC in one direction. Rates in bytes/s; `bytes_per_second`, age and span are None where it is unknown.
 
     `limit` None = it has none in this direction. `hot_samples` of the newest `samples` are above it. `why` says for people why it is
     unknown; `lies` = because it contradicts `clients`, which is what Kafka says it moves for clients there.
@@ -72,7 +72,7 @@ class Card:
         return self.pressure is not Pressure.UNKNOWN
 
     def above(self, share: float) -> float:
-        """How far the card is above this share of its limit, in bytes/s; below it the number is negative. No limit: minus infinity."""
+        """How far the NIC is above this share of its limit, in bytes/s; below it the number is negative. No limit: minus infinity."""
         if self.bytes_per_second is None or self.limit is None:
             return float("-inf")
         return self.bytes_per_second - share * self.limit
@@ -83,52 +83,54 @@ class Card:
         return self.above(1.0) > 0
 
 
-def cards_of(
-    given: ThrottleInput, flows: Flows, direction: Direction, *, throttled: bool, lied: Mapping[CardKey, float] = _NEVER_LIED
-) -> dict[int, Card]:
+def nic_statuses(
+    given: ThrottleInput, flows: Flows, direction: Direction, *, throttled: bool, distrusted_until: Mapping[NicKey, float] = _NEVER_LIED
+) -> dict[int, NicStatus]:
     """Every broker that counts in this direction. `throttled` = something is throttled in it now, which chooses the window.
 
-    `lied` says up to which sample a card was caught lying: those are not believed later either. A dead broker that leads nothing is left
+    `lied` says up to which sample a NIC was caught lying: those are not believed later either. A dead broker that leads nothing is left
     out: its load reappears on others.
     """
     led = {broker for rate in given.rates if rate.direction is direction and rate.throttleable for broker in rate.leads}
-    judge = _Judge(given, flows, direction, throttled, lied)
-    return {broker: card for broker in sorted(led | given.live) if (card := judge.card(broker, led)) is not None}
+    judge = _Judge(given, flows, direction, throttled, distrusted_until)
+    return {broker: nic for broker in sorted(led | given.live) if (nic := judge.nic(broker, led)) is not None}
 
 
 class _Judge:
-    """Judges one card after the other by the rules of one moment."""
+    """Judges one NIC after the other by the rules of one moment."""
 
-    def __init__(self, given: ThrottleInput, flows: Flows, direction: Direction, throttled: bool, lied: Mapping[CardKey, float]) -> None:
+    def __init__(
+        self, given: ThrottleInput, flows: Flows, direction: Direction, throttled: bool, distrusted_until: Mapping[NicKey, float]
+    ) -> None:
         self._given = given
-        self._lied = lied
+        self._lied = distrusted_until
         self._flows = flows
         self._direction = direction
         self._mean_seconds = _mean_seconds(given.settings, given.readings.scrape_seconds) if throttled else 0.0
 
-    def card(self, broker: int, led: set[int]) -> Card | None:
+    def nic(self, broker: int, led: set[int]) -> NicStatus | None:
         if broker not in self._given.live and broker not in led:
             return None
         limits = self._given.brokers.get(broker)
         if limits is None:
-            return Card(broker, Pressure.UNKNOWN, why="it has no entry among the policy's brokers")
+            return NicStatus(broker, Pressure.UNKNOWN, why="it has no entry among the policy's brokers")
         return self._judged(broker, limits)
 
-    def _judged(self, broker: int, limits: BrokerLimit) -> Card:
+    def _judged(self, broker: int, limits: BrokerLimit) -> NicStatus:
         limit, capacity = limits.limit(self._direction), limits.capacity(self._direction)
         clients = self._flows.total(broker, self._direction)
         if limit is None:
-            return Card(broker, Pressure.WITHIN, None, capacity, clients=clients, why="it has no limit in this direction")
+            return NicStatus(broker, Pressure.WITHIN, None, capacity, clients=clients, why="it has no limit in this direction")
         spans = self._believed(broker)
         why = self._refusal(spans, capacity)
         lie = "" if why else self._lie(spans, capacity, clients)
         if why or lie:
-            return Card(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why or lie, lies=bool(lie))
+            return NicStatus(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why or lie, lies=bool(lie))
         usable = [span for span in spans if not _implausible(span, capacity)]
-        if self._mean_seconds and _seconds(_newest(usable, self._mean_seconds)) < self._given.settings.tooth_seconds:
+        if self._mean_seconds and _seconds(_newest(usable, self._mean_seconds)) < self._given.settings.sawtooth_period_seconds:
             why = "its readings do not cover one throttled client's whole rhythm yet"
-            return Card(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why)
-        return self._measured(Card(broker, Pressure.WITHIN, limit, capacity, clients=clients), limit, usable)
+            return NicStatus(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why)
+        return self._measured(NicStatus(broker, Pressure.WITHIN, limit, capacity, clients=clients), limit, usable)
 
     def _believed(self, broker: int) -> Sequence[NicSpan]:
         """All spans that neither begin nor end with a lie: a counter that stood still may jump afterwards."""
@@ -141,7 +143,7 @@ class _Judge:
     def _refusal(self, spans: Sequence[NicSpan], capacity: int | None) -> str:
         """Why the newest reading cannot be used, for people; empty = it can."""
         if not spans:
-            return "no reading of its card"
+            return "no reading of its NIC"
         newest, settings = spans[-1], self._given.settings
         age_seconds = self._given.now_seconds - newest.at_seconds
         if not abs(age_seconds) <= settings.stale_after_seconds:
@@ -154,9 +156,9 @@ class _Judge:
         carried = _mean(_newest(usable, self._given.settings.window.seconds))
         if carried >= LYING * clients:
             return ""
-        return f"its card says {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s for clients there"
+        return f"its NIC says {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s for clients there"
 
-    def _measured(self, card: Card, limit: int, usable: Sequence[NicSpan]) -> Card:
+    def _measured(self, nic: NicStatus, limit: int, usable: Sequence[NicSpan]) -> NicStatus:
         window = _newest(usable, self._mean_seconds) if self._mean_seconds else usable[-1:]
         rate = _mean(window)
         last = usable[-OF_SAMPLES:]
@@ -164,22 +166,22 @@ class _Judge:
         agreed = bool(self._mean_seconds) or hot >= OVER_SAMPLES
         over = rate > SEVERE * limit or (rate > limit and agreed)
         pressure = Pressure.OVER if over else Pressure.WITHIN
-        return Card(
-            card.broker, pressure, limit, card.capacity, rate, usable[-1].at_seconds, _seconds(window), hot, len(last), card.clients
+        return NicStatus(
+            nic.broker, pressure, limit, nic.capacity, rate, usable[-1].at_seconds, _seconds(window), hot, len(last), nic.clients
         )
 
 
 def _mean_seconds(settings: ThrottleSettings, scrape_seconds: float) -> float:
     """Two whole teeth of the sawtooth where several readings fall into one; a scrape as long as a tooth averages by itself."""
-    return float(settings.nic_mean_seconds) if scrape_seconds < settings.tooth_seconds else 0.0
+    return float(settings.nic_mean_seconds) if scrape_seconds < settings.sawtooth_period_seconds else 0.0
 
 
 def _implausible(span: NicSpan, capacity: int | None) -> str:
     rate = span.bytes_per_second
     if not isfinite(rate) or rate < 0 or not span.seconds > 0:
-        return f"its card says {rate:g} B/s over {span.seconds:g} s"
+        return f"its NIC says {rate:g} B/s over {span.seconds:g} s"
     if capacity is not None and rate > PLAUSIBLE * capacity:
-        return f"its card says {rate / 1e6:.1f} MB/s, more than {PLAUSIBLE:g} of its capacity {capacity / 1e6:.1f} MB/s"
+        return f"its NIC says {rate / 1e6:.1f} MB/s, more than {PLAUSIBLE:g} of its capacity {capacity / 1e6:.1f} MB/s"
     return ""
 
 
@@ -210,9 +212,9 @@ def _seconds(spans: Iterable[NicSpan]) -> float:
     return sum(span.seconds for span in spans)
 
 
-def blind_brokers(cards: Mapping[int, Card]) -> frozenset[int]:
+def blind_brokers(nics: Mapping[int, NicStatus]) -> frozenset[int]:
     """The brokers of which nothing is known."""
-    return frozenset(broker for broker, card in cards.items() if not card.known)
+    return frozenset(broker for broker, nic in nics.items() if not nic.known)
 
 
 # Every live broker against its limits, for people: Over, Within or Unknown, without changing its
@@ -227,11 +229,11 @@ def blind_brokers(cards: Mapping[int, Card]) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class WatchedBroker:
-    """One live broker. `cards` has the directions in which it has a limit."""
+    """One live broker. `NICs` has the directions in which it has a limit."""
 
     broker: int
     pressure: Pressure
-    cards: Mapping[Direction, Card]
+    nics: Mapping[Direction, NicStatus]
 
 
 Watched = tuple[WatchedBroker, ...]
@@ -246,25 +248,25 @@ def watch(observation: Observation, before: Mapping[int, Pressure]) -> Watched |
     settings = ThrottleSettings(observation.policy.window, stale_after_seconds=observation.policy.stale_after_seconds)
     given = ThrottleInput(observation.now_seconds, readings, limits, topology.brokers, (), settings)
     flows = flows_of(readings, now_seconds=observation.now_seconds, stale_after_seconds=settings.stale_after_seconds)
-    cards = {way: cards_of(given, flows, way, throttled=False) for way in Direction}
+    nics = {way: nic_statuses(given, flows, way, throttled=False) for way in Direction}
     calm_after_seconds = max(settings.nic_mean_seconds, OF_SAMPLES * readings.scrape_seconds)
     watched = []
     for broker in sorted(topology.brokers):
-        limited = {way: card for way in Direction if (card := cards[way][broker]).limit is not None}
-        was_hot = any(_was_above(card, readings.nic.get((broker, way), ()), calm_after_seconds) for way, card in limited.items())
+        limited = {way: nic for way in Direction if (nic := nics[way][broker]).limit is not None}
+        was_hot = any(_was_above(nic, readings.nic.get((broker, way), ()), calm_after_seconds) for way, nic in limited.items())
         watched.append(WatchedBroker(broker, _pressure(limited, swings=was_hot and before.get(broker) is Pressure.OVER), limited))
     return tuple(watched)
 
 
-def _was_above(card: Card, spans: Sequence[NicSpan], seconds: float) -> bool:
+def _was_above(nic: NicStatus, spans: Sequence[NicSpan], seconds: float) -> bool:
     """Whether any sample was above the limit in so many seconds before the newest one."""
-    return card.limit is not None and any(
-        span.bytes_per_second > card.limit for span in spans if spans[-1].at_seconds - span.at_seconds < seconds
+    return nic.limit is not None and any(
+        span.bytes_per_second > nic.limit for span in spans if spans[-1].at_seconds - span.at_seconds < seconds
     )
 
 
-def _pressure(cards: Mapping[Direction, Card], *, swings: bool) -> Pressure:
-    said = {card.pressure for card in cards.values()}
+def _pressure(nics: Mapping[Direction, NicStatus], *, swings: bool) -> Pressure:
+    said = {nic.pressure for nic in nics.values()}
     if Pressure.OVER in said:
         return Pressure.OVER
     if Pressure.UNKNOWN in said:

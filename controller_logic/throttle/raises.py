@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from math import inf
 
 from controller_logic.model import Level
-from controller_logic.throttle.attribution import RAISE_ORDER, Scene
+from controller_logic.throttle.attribution import RAISE_ORDER, DirectionSnapshot
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
 from controller_logic.throttle.input import RateKey
@@ -18,7 +18,7 @@ from controller_logic.throttle.settings import RAMP, RELEASED, SMALL, WORTH_RAIS
 _HALVINGS = 25
 
 
-def plan_raises(scene: Scene, busy: Collection[RateKey]) -> tuple[ThrottleStep, ...]:
+def plan_raises(scene: DirectionSnapshot, busy: Collection[RateKey]) -> tuple[ThrottleStep, ...]:
     """The round as it could be made now, releases first, then raises; `busy` are those that are cut in the same round."""
     raiser = _Raiser(scene, busy)
     for level in RAISE_ORDER:
@@ -27,25 +27,27 @@ def plan_raises(scene: Scene, busy: Collection[RateKey]) -> tuple[ThrottleStep, 
     return tuple(sorted(raiser.steps.values(), key=lambda step: (step.kind is StepKind.RAISE, step.level, step.entity.sort_key)))
 
 
-def headroom_of(scene: Scene) -> dict[int, float]:
+def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
     """How much more each broker may carry; 0 or less = nothing. A broker without a limit is absent, a blind one has 0.
 
-    A card that says less than what Kafka moves for clients there is not believed here, even where it still passes as a reading.
+    One that has been blind for so long that the policy wants no one throttled for it is absent, too.
+
+    A NIC that says less than what Kafka moves for clients there is not believed here, even where it still passes as a reading.
     """
     share = scene.settings.raise_to_percent / 100
     room: dict[int, float] = {}
-    for broker, card in scene.cards.items():
-        if not card.known:
+    for broker, nic in scene.nics.items():
+        if broker in scene.forbids_raises:
             room[broker] = 0.0
-        elif card.limit is not None and card.bytes_per_second is not None:
-            room[broker] = share * card.limit - max(card.bytes_per_second, card.clients)
+        elif nic.limit is not None and nic.bytes_per_second is not None:
+            room[broker] = share * nic.limit - max(nic.bytes_per_second, nic.clients)
     return room
 
 
 class _Raiser:
     """Spends the headroom, tier after tier."""
 
-    def __init__(self, scene: Scene, busy: Collection[RateKey]) -> None:
+    def __init__(self, scene: DirectionSnapshot, busy: Collection[RateKey]) -> None:
         self._scene = scene
         self._busy = busy
         self._room = headroom_of(scene)
@@ -66,8 +68,9 @@ class _Raiser:
 
     def _is_pinned(self, bucket: Bucket) -> bool:
         """On a full link no cap seems to bind, which is no reason to lift one; of a blind broker nothing is known."""
-        cards = [self._scene.cards[broker] for broker in _brokers(bucket) if broker in self._scene.cards]
-        return any(card.is_full or not card.known for card in cards)
+        brokers = _brokers(bucket)
+        is_full = any(self._scene.nics[broker].is_full for broker in brokers if broker in self._scene.nics)
+        return is_full or any(broker in self._scene.forbids_raises for broker in brokers)
 
     def _has_room_everywhere(self, bucket: Bucket) -> bool:
         return all(self._room.get(broker, inf) > 0 for broker in _brokers(bucket))

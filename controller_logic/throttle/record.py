@@ -5,17 +5,25 @@ from math import isfinite
 
 from controller_logic.model import Direction, Level
 from controller_logic.reasons import Reason
-from controller_logic.throttle.attribution import CUT_ORDER, Scene
+from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot
 from controller_logic.throttle.buckets import Bucket
-from controller_logic.throttle.decision import BrokerView, Finding, NotDone, Phase, Round, StepKind, ThrottleStep
+from controller_logic.throttle.decision import BrokerView, Finding, Phase, Round, SkippedEntity, StepKind, ThrottleStep
 from controller_logic.throttle.escalation import Outcome
 from controller_logic.throttle.input import ManagedRate, RateKey
+
+# why an entity was left alone
+NEVER_THROTTLED = "L0 is never throttled"
+NO_THROTTLED_RATE = "it is exempt, or its tier gives no throttled rate"
+NOTHING_TO_GIVE = "it sends no more than its floor on the brokers over their limits"
+NOT_DUE = "its next step is not due yet, or not worth a write"
+OTHERS_GIVE_ENOUGH = "others give enough"
+LOWER_TIERS_FIRST = "lower tiers give first"
 
 _POOR_SCORE = 0.3  # below it leaders are in the wrong places: no quota mends that
 _NAMED = 20  # entities that were left alone are named for understanding, not counted
 
 
-def round_of(scene: Scene, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate]) -> Round:
+def round_of(scene: DirectionSnapshot, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate]) -> Round:
     """The record. `rates` are all managed rates, those that are never throttled too."""
     return Round(
         at_seconds=scene.now_seconds,
@@ -33,49 +41,54 @@ def round_of(scene: Scene, outcome: Outcome, steps: Mapping[RateKey, ThrottleSte
     )
 
 
-def _views(scene: Scene, outcome: Outcome) -> tuple[BrokerView, ...]:
+def _views(scene: DirectionSnapshot, outcome: Outcome) -> tuple[BrokerView, ...]:
     needs = {broker: need.amount for broker, need in outcome.needs.all.items()}
     needs |= {broker: helpless.need for broker, helpless in {**outcome.needs.helpless, **outcome.needs.spent}.items()}
     return tuple(
-        BrokerView(card, needs.get(broker, 0.0), {level: scene.can_give(broker, (level,)) for level in CUT_ORDER})
-        for broker, card in scene.cards.items()
+        BrokerView(nic, needs.get(broker, 0.0), {level: scene.can_give(broker, (level,)) for level in CUT_ORDER})
+        for broker, nic in scene.nics.items()
     )
 
 
-def _after(since_seconds: float | None, seconds: float, scene: Scene) -> float:
+def _after(since_seconds: float | None, seconds: float, scene: DirectionSnapshot) -> float:
     return scene.now_seconds if since_seconds is None else max(scene.now_seconds, since_seconds + seconds)
 
 
-def _next_raise(scene: Scene, outcome: Outcome) -> float:
+def _next_raise(scene: DirectionSnapshot, outcome: Outcome) -> float:
     times = (outcome.memory.cut_at_seconds, outcome.memory.raised_at_seconds)
     return max(_after(at, outcome.hold_seconds, scene) for at in times)
 
 
-def _not_done(scene: Scene, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate]) -> tuple[NotDone, ...]:
+def _not_done(
+    scene: DirectionSnapshot, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate]
+) -> tuple[SkippedEntity, ...]:
     """Who leads on a broker that is over its limit and was left alone, and why."""
     over = outcome.needs.over.keys()
     alone = [rate for rate in rates if rate.direction is scene.direction and rate.leads & over and rate.key not in steps]
     buckets = {bucket.key: bucket for tier in scene.tiers.values() for bucket in tier}
-    return tuple(NotDone(rate.entity, _why(rate, buckets.get(rate.key), over, outcome)) for rate in alone[:_NAMED])
+    return tuple(SkippedEntity(rate.entity, _why(rate, buckets.get(rate.key), over, outcome)) for rate in alone[:_NAMED])
 
 
 def _why(rate: ManagedRate, bucket: Bucket | None, over: Iterable[int], outcome: Outcome) -> str:
     if rate.level is Level.L0:
-        return "L0 is never throttled"
+        return NEVER_THROTTLED
     if bucket is None:
-        return "it is exempt, or its tier gives no throttled rate"
+        return NO_THROTTLED_RATE
     if not any(bucket.gives(broker) > 0 for broker in over):
-        return "it sends no more than its floor on the brokers over their limits"
+        return NOTHING_TO_GIVE
     if bucket.key in outcome.plan.targets:
-        return "its next step is not due yet, or not worth a write"
-    return "others give enough" if rate.level in outcome.plan.levels else "lower tiers give first"
+        return NOT_DUE
+    return OTHERS_GIVE_ENOUGH if rate.level in outcome.plan.levels else LOWER_TIERS_FIRST
 
 
-def _of_brokers(scene: Scene, outcome: Outcome) -> list[Finding]:
+def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
     way = "egress" if scene.direction is Direction.EGRESS else "ingress"
-    found = [
-        Finding(Reason.STALE_DATA, f"broker {broker} {way}: {card.why}", broker) for broker, card in scene.cards.items() if not card.known
-    ]
+    found = [Finding(Reason.STALE_DATA, f"broker {broker} {way}: {nic.why}", broker) for broker, nic in scene.nics.items() if not nic.known]
+    for broker in sorted(scene.unknown_for_long):
+        words = (
+            f"broker {broker} {way}: unknown for {scene.settings.release_after_seconds or 0:.0f} s or longer, so no one is throttled for it"
+        )
+        found.append(Finding(Reason.RELEASED_UNMEASURED, words, broker))
     for broker, helpless in outcome.needs.helpless.items():
         words = f"broker {broker} {way} is {_mb(helpless.need)} above its aim, L1 to L3 could give {_mb(helpless.can_give)} there"
         found.append(Finding(Reason.QUOTA_CANNOT_HELP, words, broker))
@@ -115,7 +128,7 @@ def as_mapping(record: Round) -> dict[str, object]:
         "round": record.number,
         "phase": record.phase.value,
         "hold_s": record.hold_seconds,
-        "brokers": [_broker(view, record) for view in record.brokers if view.card.known],
+        "brokers": [_broker(view, record) for view in record.brokers if view.nic.known],
         "blind": list(record.blind),
         "tiersPlanned": [level.value for level in record.tiers_planned],
         "actions": [_action(step) for step in record.steps if step.kind is not StepKind.HOLD],
@@ -128,16 +141,16 @@ def as_mapping(record: Round) -> dict[str, object]:
 
 
 def _broker(view: BrokerView, record: Round) -> dict[str, object]:
-    card = view.card
-    told: dict[str, object] = {"id": card.broker, "threshold": card.limit, "capacity": card.capacity, "need": view.need}
-    if card.bytes_per_second is not None and card.at_seconds is not None:
+    nic = view.nic
+    told: dict[str, object] = {"id": nic.broker, "threshold": nic.limit, "capacity": nic.capacity, "need": view.need}
+    if nic.bytes_per_second is not None and nic.at_seconds is not None:
         told |= {
-            "nic": card.bytes_per_second,
-            "sampleAge_s": record.at_seconds - card.at_seconds,
-            "span_s": card.span_seconds,
-            "hotSamples": f"{card.hot_samples}/{card.samples}",
-            "clientShare": card.clients / card.bytes_per_second if card.bytes_per_second else 0.0,
-            "replicationAndOther": max(0.0, card.bytes_per_second - card.clients),
+            "nic": nic.bytes_per_second,
+            "sampleAge_s": record.at_seconds - nic.at_seconds,
+            "span_s": nic.span_seconds,
+            "hotSamples": f"{nic.hot_samples}/{nic.samples}",
+            "clientShare": nic.clients / nic.bytes_per_second if nic.bytes_per_second else 0.0,
+            "replicationAndOther": max(0.0, nic.bytes_per_second - nic.clients),
         }
     return told | {"cuttable": {level.value: amount for level, amount in view.cuttable.items()}}
 

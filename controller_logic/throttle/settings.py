@@ -13,7 +13,7 @@ from controller_logic.quotas.kafka_window import step_distance_seconds
 OVER_SAMPLES: Final = 2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
 OF_SAMPLES: Final = 3  # n
 SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
-PLAUSIBLE: Final = 1.2  # a card that says more than this times its capacity is not believed
+PLAUSIBLE: Final = 1.2  # a NIC that says more than this times its capacity is not believed
 LYING: Final = 0.5  # nor one that says less than this share of what Kafka's own clients move there (zeros after an exporter's return)
 
 # --- who gives ---
@@ -41,7 +41,6 @@ _JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java produc
 _JAVA_DELIVERY_SECONDS: Final = 120  # delivery.timeout.ms
 PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)  # 0.28 MB/s: slower, and a full buffer expires
 CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1_000_000  # a fetch of a partition's usual 1 MiB in about a second
-OLD_BROKERS_CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 5_000_000  # brokers without KAFKA-9677 return whole fetches or nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +57,11 @@ class ThrottleSettings:
 
     window: QuotaWindow = field(default_factory=QuotaWindow)
     max_mute_seconds: int = 12  # a halving with 11 x 1; real mutes stay below 22 s, under the clients' 30 s request timeout
-    aim_percent: int = 97
+    cut_to_percent: int = 97
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
     stale_after_seconds: float = 45.0
+    release_after_seconds: float | None = None  # of unknown load; None = throttles stay as they are
     speed: Speed = Speed.LADDER
     floors: ClientFloors = field(default_factory=ClientFloors)
 
@@ -71,22 +71,23 @@ class ThrottleSettings:
         return cls(
             window=policy.window,
             max_mute_seconds=policy.max_mute_seconds,
-            aim_percent=policy.aim_percent,
+            cut_to_percent=policy.cut_to_percent,
             raise_to_percent=policy.raise_to_percent,
             hold_seconds=policy.hold_seconds,
             stale_after_seconds=policy.stale_after_seconds,
+            release_after_seconds=policy.release_after_seconds,
             speed=policy.speed,
         )
 
     @property
-    def tooth_seconds(self) -> int:
+    def sawtooth_period_seconds(self) -> int:
         """The period of a throttled client's sawtooth: it sends its whole window at once and then waits for it to empty."""
         return self.window.seconds + self.window.sample_seconds
 
     @property
     def nic_mean_seconds(self) -> int:
         """Two whole teeth; shorter means made false cuts and raises."""
-        return 2 * self.tooth_seconds
+        return 2 * self.sawtooth_period_seconds
 
     @property
     def dwell_seconds(self) -> float:
@@ -104,7 +105,7 @@ class ThrottleSettings:
         return 2 * self.dwell_seconds
 
     @property
-    def regret_seconds(self) -> float:
+    def raise_backoff_seconds(self) -> float:
         """Over the limit so soon after a raise: the raise was too early. 90 s with 11 x 1."""
         return 3 * self.dwell_seconds
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller_logic.contracts.desired import Desired
-from controller_logic.contracts.targets import NOTHING, HeldDown, Promise, Target, Throttled
+from controller_logic.contracts.targets import NOTHING, Promise, Target, Throttled, ThrottledTargets
 from controller_logic.decision import MemberReport
 from controller_logic.model import (
     KEY_OF,
@@ -26,7 +26,7 @@ from controller_logic.model import (
 )
 from controller_logic.quotas.budget import WritePace, paced
 from controller_logic.quotas.entity_plan import is_ours
-from controller_logic.quotas.plan import CommonGround
+from controller_logic.quotas.plan import DefaultEntityQuotas
 from controller_logic.quotas.values import enforced_rate, same_quota
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
@@ -50,7 +50,7 @@ class ManagedRates:
         self._quotas = quotas
         self._policy = policy
         self._live = live
-        self._ground = CommonGround(quotas, policy, wanted)
+        self._scaling = DefaultEntityQuotas(quotas, policy, wanted)
         limits = [policy.limits.of(broker) for broker in live]
         self._largest = {way: max((limit.limit(way) or 0 for limit in limits), default=0) for way in Direction}
 
@@ -106,7 +106,7 @@ class ManagedRates:
             return None
         if key in stored.values:
             return enforced_rate(stored.values[key])
-        beneath = self._ground.beneath(stored.entity).get(key)
+        beneath = self._scaling.beneath(stored.entity).get(key)
         rate = None if beneath is None else enforced_rate(beneath.text)
         return rate if rate is not None and rate < MAX_BYTE_RATE else None  # a default that only meters limits nobody
 
@@ -137,7 +137,7 @@ class ThrottlePass:
     `decision` None = load is not measured.
     """
 
-    held: HeldDown = field(default_factory=dict)
+    held: ThrottledTargets = field(default_factory=dict)
     decision: ThrottleDecision | None = None
     memory: ThrottleMemory | None = None
     pace: WritePace | None = None
@@ -166,7 +166,7 @@ def throttle_pass(
         ThrottleSettings.of(policy),
     )
     decision, remembered = throttle(given, memory)
-    changes = [step for step in _in_turn(decision.steps.values()) if not step.ends_drain]
+    changes = [step for step in _in_write_order(decision.steps.values()) if not step.ends_drain]
     turn = paced(changes, pace, policy.window, now_seconds=now_seconds)
     going = len(changes) if policy.mode is Mode.OBSERVE else turn.now
     waiting = {step.key for step in changes[going:]}
@@ -175,7 +175,7 @@ def throttle_pass(
     return ThrottlePass(_held_down(decision, waiting, rates), decision, remembered, turn.pace, min(due, default=None))
 
 
-def _in_turn(steps: Iterable[ThrottleStep]) -> list[ThrottleStep]:
+def _in_write_order(steps: Iterable[ThrottleStep]) -> list[ThrottleStep]:
     """What changes by the throttle's own decision: lowerings of L3 first and the largest relief first; then raises, L1 first."""
     changes = [step for step in steps if step.value != _in_force(step) and _because(step) is not None]
     lowered = [step for step in changes if step.lowers]
@@ -186,7 +186,7 @@ def _in_turn(steps: Iterable[ThrottleStep]) -> list[ThrottleStep]:
     ]
 
 
-def _held_down(decision: ThrottleDecision, waiting: set[RateKey], rates: ManagedRates) -> HeldDown:
+def _held_down(decision: ThrottleDecision, waiting: set[RateKey], rates: ManagedRates) -> ThrottledTargets:
     held: dict[Entity, dict[QuotaKey, Throttled]] = {}
     for key, step in decision.steps.items():
         is_waiting = key in waiting

@@ -14,7 +14,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tidegate.commands.context import Surroundings
+from tidegate.commands.context import CommandContext
 from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import RetryLater, TidegateError
 
@@ -158,9 +158,9 @@ def _tidegate() -> None:
     """A group has to have a function; the options are all those of its commands."""
 
 
-def main(arguments: Sequence[str] | None = None, surroundings: Surroundings | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | None = None) -> int:
     """Run one command and return its exit code. `arguments` are those after the program's name; None takes them from the process."""
-    around = surroundings or Surroundings()
+    around = surroundings or CommandContext()
     logging.getLogger().addHandler(_UNHEARD)
     try:
         typer.main.get_command(app).main(args=arguments, prog_name="tidegate", obj=around)
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None, surroundings: Surroundings | No
     return around.exit_code
 
 
-def _ended(code: object, around: Surroundings) -> int:
+def _ended(code: object, around: CommandContext) -> int:
     if code == TERMINATED:
         return TERMINATED
     if code == INTERRUPTED:
@@ -180,7 +180,7 @@ def _ended(code: object, around: Surroundings) -> int:
     return ExitCode.ERROR if code else around.exit_code
 
 
-def _report_error(error: Exception, around: Surroundings) -> int:
+def _report_error(error: Exception, around: CommandContext) -> int:
     if around.debug:
         traceback.print_exception(error, file=around.err)
     page = Page(around.err)

@@ -6,7 +6,7 @@
     |   |-- Conflict            a compare-and-set lost: read again first
     |   |-- OutcomeUnknown      the connection broke during a write: read back first
     |   `-- Incomplete          an answer came, but not all of it
-    `-- NeedsMending            stays wrong until a person changes something
+    `-- UserActionRequired            stays wrong until a person changes something
         |-- InvalidResource     a custom resource or a file says something impossible
         |-- NotFound            an object that was named does not exist
         |-- Unauthorized        the identity was refused
@@ -54,34 +54,35 @@ class Incomplete(RetryLater):
     """An answer came but was not complete, so it must not be acted on."""
 
 
-class NeedsMending(TidegateError):
+class UserActionRequired(TidegateError):
     """Trying again changes nothing until a person mends what the message names."""
 
 
-class InvalidResource(NeedsMending):
-    """A custom resource or a file contradicts itself or its schema."""
+class InvalidResource(UserActionRequired):
+    """A custom resource or a file contradicts itself or its schema. `problems` has each wrong field with what must hold there."""
 
-    def __init__(self, message: str, reason: Reason = Reason.INVALID_SPEC) -> None:
+    def __init__(self, message: str, reason: Reason = Reason.INVALID_SPEC, problems: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(reason, message)
+        self.problems = problems
 
 
-class NotFound(NeedsMending):
+class NotFound(UserActionRequired):
     """An object named by somebody does not exist."""
 
 
-class Unauthorized(NeedsMending):
+class Unauthorized(UserActionRequired):
     """The identity that Tidegate presented was refused."""
 
     def __init__(self, message: str, reason: Reason = Reason.NOT_AUTHORIZED) -> None:
         super().__init__(reason, message)
 
 
-class ForeignContent(NeedsMending):
+class ForeignContent(UserActionRequired):
     """A znode holds something that cannot be read safely, so it is not touched."""
 
     def __init__(self, message: str, reason: Reason = Reason.FOREIGN_CONTENT) -> None:
         super().__init__(reason, message)
 
 
-class WriteRefused(NeedsMending):
+class WriteRefused(UserActionRequired):
     """Writing to this cluster would be wrong as a whole: other cluster, migration, or another owner."""

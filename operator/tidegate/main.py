@@ -18,7 +18,7 @@ from tidegate.control.audit.trail import open_audit_trail
 from tidegate.control.connections import open_cluster
 from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
-from tidegate.control.runtime import KINDS, Clock, VitalSigns, World
+from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
 from tidegate.errors import NotFound
 from tidegate.kube.api import ResourceKind
 from tidegate.kube.cache import ResourceCache, relist
@@ -67,7 +67,7 @@ class Operator:
         clock = Clock()
         self.audit = open_audit_trail(settings.audit_file, self.telemetry)
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
-        self.world = World(
+        self.world = OperatorContext(
             settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster, audit=self.audit
         )
         self.manager = Manager(self.world, self._make_lease)
@@ -136,7 +136,7 @@ def _run_kopf(operator: Operator) -> None:
 def liveness_endpoint(address: str, port: int) -> str:
     """Where kopf serves the probe. kopf takes port 0 for 80, so a free port is found here.
 
-    Raises NeedsMending when the port is taken: kopf would find out much later, and end without saying which.
+    Raises UserActionRequired when the port is taken: kopf would find out much later, and end without saying which.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
@@ -195,10 +195,10 @@ def registry_of(cache: ResourceCache, vital_signs: VitalSigns, login: Callable[[
 
     @kopf.on.probe(registry=registry, id="loops")
     def probe(**_: Any) -> str:
-        complaint = vital_signs.complaint()
-        if complaint is not None:
+        failure_text = vital_signs.failure_text()
+        if failure_text is not None:
             # any other error makes the request hang instead of failing it (kopf retries it for ever)
-            raise kopf.PermanentError(complaint)
+            raise kopf.PermanentError(failure_text)
         return "alive"
 
     for kind in KINDS:

@@ -28,12 +28,13 @@ from prometheus_client.registry import Collector
 from controller_logic.model import QuotaKey
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
-from tidegate.errors import NeedsMending
+from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel
+from tidegate.throttle_metrics import POLICY_LABELS, ThrottleCounts, policy_labels, throttle_gauges
 from tidegate.throttle_metrics import PolicyReading as PolicyReading
-from tidegate.throttle_metrics import ThrottleCounts, throttle_gauges
 
 _OURS = "tidegate"  # the logger above all of the program's own
+_MEMBER_LABELS = (*POLICY_LABELS, "tier", "member")
 _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -54,22 +55,24 @@ class Telemetry:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"tidegate_{name}", text, labels, registry=self.registry)
 
-        self.passes = counter("passes_total", "Control passes, by how they ended.", "policy", "result")
-        self.quota_writes = counter("quota_writes_total", "Quota writes applied, by why they were made.", "policy", "kind", "reason")
-        self.write_conflicts = counter("quota_write_refusals_total", "Quota writes that were not applied, by reason.", "policy", "reason")
-        self.transactions = counter("znode_transactions_total", "ZooKeeper transactions that carried quota writes.", "policy")
+        self.passes = counter("passes_total", "Control passes, by how they ended.", *POLICY_LABELS, "result")
+        self.quota_writes = counter("quota_writes_total", "Quota writes applied, by why they were made.", *POLICY_LABELS, "kind", "reason")
+        self.write_conflicts = counter(
+            "quota_write_refusals_total", "Quota writes that were not applied, by reason.", *POLICY_LABELS, "reason"
+        )
+        self.transactions = counter("znode_transactions_total", "ZooKeeper transactions that carried quota writes.", *POLICY_LABELS)
         self.status_writes = counter("status_writes_total", "Status updates sent to the Kubernetes API.", "kind")
         self.events = counter("events_total", "Kubernetes Events sent, by type and reason.", "type", "reason")
-        self.wakes = counter("wakes_total", "What started control passes.", "policy", "cause")
+        self.wakes = counter("wakes_total", "What started control passes.", *POLICY_LABELS, "cause")
         self.lists = counter("lists_total", "Full lists of custom resources, by how they ended.", "kind", "result")
-        self.rollup_jobs = counter("rollup_jobs_total", "Rollup Jobs asked for: made, or refused by Kubernetes.", "policy", "result")
+        self.rollup_jobs = counter("rollup_jobs_total", "Rollup Jobs asked for: made, or refused by Kubernetes.", *POLICY_LABELS, "result")
         self.audit_lines = counter(
             "audit_lines_total", "Lines of the audit trail: written, or lost because nobody could take them.", "result"
         )
         self.pass_seconds = Histogram(
             "tidegate_pass_duration_seconds",
             "How long a control pass took.",
-            ("policy",),
+            POLICY_LABELS,
             registry=self.registry,
             buckets=_PASS_BUCKETS_SECONDS,
         )
@@ -113,85 +116,104 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
         ("quotas_in_sync", "Managed entities whose quota is at its target.", lambda r: r.decision.in_sync),
         ("quotas_contended", "Entities left alone because another writer keeps changing them.", lambda r: r.decision.contended),
         ("writes_deferred", "Quota writes that wait for room in the write budget.", lambda r: r.decision.deferred_writes),
-        ("write_budget_used", "Charged quota writes within the last quarter of an hour.", lambda r: r.charged_writes),
-        ("write_budget_limit", "Charged quota writes allowed in a quarter of an hour.", lambda r: r.write_budget),
+        ("write_budget_used", "Charged quota writes within the last period of the write budget.", lambda r: r.charged_writes),
+        ("write_budget_limit", "Charged quota writes allowed in a period of the write budget.", lambda r: r.write_budget),
     ):
-        family = GaugeMetricFamily(f"tidegate_{name}", text, labels=("policy",))
+        family = GaugeMetricFamily(f"tidegate_{name}", text, labels=POLICY_LABELS)
         for policy_key, reading in readings.items():
-            family.add_metric((policy_key,), value_of(reading))  # type: ignore[no-untyped-call]  # table of readers of one dataclass
+            family.add_metric(policy_labels(policy_key), value_of(reading))  # type: ignore[no-untyped-call]  # table of readers of one dataclass
         yield family
     holds = GaugeMetricFamily(
-        "tidegate_hold_since_timestamp_seconds", "Since when an input is missing, as a Unix time.", labels=("policy", "reason")
+        "tidegate_hold_since_timestamp_seconds", "Since when an input is missing, as a Unix time.", labels=(*POLICY_LABELS, "reason")
     )
     for policy_key, reading in readings.items():
         for hold in reading.decision.holds:
-            holds.add_metric((policy_key, hold.reason), hold.since_seconds)
+            holds.add_metric((*policy_labels(policy_key), hold.reason), hold.since_seconds)
     yield holds
     yield from _rollup_gauges(readings)
 
 
 def _rollup_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     until = GaugeMetricFamily(
-        "tidegate_rollup_published_until_timestamp_seconds", "Until when usage tables lack nothing, as a Unix time.", labels=("policy",)
+        "tidegate_rollup_published_until_timestamp_seconds", "Until when usage tables lack nothing, as a Unix time.", labels=POLICY_LABELS
     )
-    waiting = GaugeMetricFamily("tidegate_rollup_windows_waiting", "Windows over and not in the usage tables.", labels=("policy",))
-    failed = GaugeMetricFamily("tidegate_rollup_windows_failed", "Of those, windows whose Job failed.", labels=("policy",))
+    waiting = GaugeMetricFamily("tidegate_rollup_windows_waiting", "Windows over and not in the usage tables.", labels=POLICY_LABELS)
+    failed = GaugeMetricFamily("tidegate_rollup_windows_failed", "Of those, windows whose Job failed.", labels=POLICY_LABELS)
     for policy_key, reading in readings.items():
         if reading.rollups is not None:
             if reading.rollups.published_until_ms is not None:
-                until.add_metric((policy_key,), reading.rollups.published_until_ms / 1000)
-            waiting.add_metric((policy_key,), len(reading.rollups.missing))
-            failed.add_metric((policy_key,), len(reading.rollups.failed))
+                until.add_metric(policy_labels(policy_key), reading.rollups.published_until_ms / 1000)
+            waiting.add_metric(policy_labels(policy_key), len(reading.rollups.missing))
+            failed.add_metric(policy_labels(policy_key), len(reading.rollups.failed))
     yield from (until, waiting, failed)
 
 
+class _QuotaGauges:
+    """Native quotas of members per broker, one metric for each unit; `what` names them."""
+
+    def __init__(self, what: str, text: str) -> None:
+        def gauge(unit: str, unit_text: str, *labels: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"tidegate_member_{what}_{unit}", f"{text}, {unit_text}.", labels=(*_MEMBER_LABELS, *labels))
+
+        rates = gauge("bytes_per_second", "in bytes per second", "direction")
+        percent = gauge("request_percent", "in percent of one broker thread's time")
+        mutations = gauge("mutations_per_second", "in partition mutations per second")
+        self.families = (rates, percent, mutations)
+        self._places: Mapping[QuotaKey, tuple[GaugeMetricFamily, tuple[str, ...]]] = {
+            QuotaKey.CONSUMER_BYTE_RATE: (rates, ("fetch",)),
+            QuotaKey.PRODUCER_BYTE_RATE: (rates, ("produce",)),
+            QuotaKey.REQUEST_PERCENTAGE: (percent, ()),
+            QuotaKey.CONTROLLER_MUTATION_RATE: (mutations, ()),
+        }
+
+    def add(self, member: tuple[str, ...], quota: Mapping[QuotaKey, int]) -> None:
+        for key, value in quota.items():
+            family, labels = self._places[key]
+            family.add_metric((*member, *labels), value)
+
+
 def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
-    by_key, by_member = ("policy", "tier", "member", "key"), ("policy", "tier", "member")
-    quota = GaugeMetricFamily("tidegate_member_quota", "Quota in force per broker; byte rates in bytes per second.", labels=by_key)
-    target = GaugeMetricFamily("tidegate_member_target", "Quota per broker that the member is on its way to.", labels=by_key)
-    skew = GaugeMetricFamily("tidegate_member_leader_skew_ratio", "Most leaders on one broker over the mean; 1 is even.", labels=by_member)
+    quota = _QuotaGauges("quota", "Quota in force on each broker")
+    target = _QuotaGauges("target", "Quota on each broker that the member is on its way to")
+    text = "Most leaders on one broker over the mean; 1 is even."
+    skew = GaugeMetricFamily("tidegate_member_leader_skew_ratio", text, labels=_MEMBER_LABELS)
     for policy_key, reading in readings.items():
         for member in reading.decision.members:
-            labels = (policy_key, member.tier_key, member.member_name)
-            _add_rates(quota, labels, member.quota)
-            _add_rates(target, labels, member.target)
+            labels = (*policy_labels(policy_key), member.tier_key.rpartition("/")[2], member.member_name)
+            quota.add(labels, member.quota)
+            target.add(labels, member.target)
             if member.leader_skew is not None:
                 skew.add_metric(labels, member.leader_skew)
-    yield from (quota, target, skew)
+    yield from (*quota.families, *target.families, skew)
 
 
 def _broker_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
-    labels = ("policy", "broker", "direction")
-    rate = GaugeMetricFamily("tidegate_broker_bytes_per_second", "What a broker's card carries, by the newest reading.", labels=labels)
-    limit = GaugeMetricFamily("tidegate_broker_limit_bytes_per_second", "The limit of a broker's card.", labels=labels)
+    labels = (*POLICY_LABELS, "broker", "direction")
+    rate = GaugeMetricFamily("tidegate_broker_bytes_per_second", "What a broker's NIC carries, by the newest reading.", labels=labels)
+    limit = GaugeMetricFamily("tidegate_broker_limit_bytes_per_second", "The limit of a broker's NIC.", labels=labels)
     read = GaugeMetricFamily("tidegate_broker_reading_timestamp_seconds", "When that reading was sampled, as a Unix time.", labels=labels)
-    over = GaugeMetricFamily("tidegate_broker_over_limit", "1 = the broker counts as over its limit.", labels=("policy", "broker"))
+    over = GaugeMetricFamily("tidegate_broker_over_limit", "1 = the broker counts as over its limit.", labels=labels[:-1])
     for policy_key, reading in readings.items():
         for one in reading.decision.watched or ():
-            over.add_metric((policy_key, str(one.broker)), float(one.pressure is Pressure.OVER))
-            for way, card in one.cards.items():
-                here = (policy_key, str(one.broker), way.value)
-                limit.add_metric(here, float(card.limit or 0))
-                if card.bytes_per_second is not None and card.at_seconds is not None:
-                    rate.add_metric(here, card.bytes_per_second)
-                    read.add_metric(here, card.at_seconds)
+            over.add_metric((*policy_labels(policy_key), str(one.broker)), float(one.pressure is Pressure.OVER))
+            for way, nic in one.nics.items():
+                here = (*policy_labels(policy_key), str(one.broker), way.value)
+                limit.add_metric(here, float(nic.limit or 0))
+                if nic.bytes_per_second is not None and nic.at_seconds is not None:
+                    rate.add_metric(here, nic.bytes_per_second)
+                    read.add_metric(here, nic.at_seconds)
     yield from (rate, limit, read, over)
-
-
-def _add_rates(family: GaugeMetricFamily, labels: tuple[str, ...], rates: Mapping[QuotaKey, int]) -> None:
-    for key, rate in rates.items():
-        family.add_metric((*labels, key), rate)
 
 
 def count_writes(telemetry: Telemetry, policy_key: str, *, kinds_and_reasons: Iterator[tuple[str, str]], transactions: int) -> None:
     """Count what one apply did."""
     for kind, reason in kinds_and_reasons:
-        telemetry.quota_writes.labels(policy_key, kind, reason).inc()
-    telemetry.transactions.labels(policy_key).inc(transactions)
+        telemetry.quota_writes.labels(*policy_labels(policy_key), kind, reason).inc()
+    telemetry.transactions.labels(*policy_labels(policy_key)).inc(transactions)
 
 
 class MetricsServer:
-    """`/metrics` on its own thread. `port` is the one it really listens on. Raises NeedsMending when the port is taken."""
+    """`/metrics` on its own thread. `port` is the one it really listens on. Raises UserActionRequired when the port is taken."""
 
     def __init__(self, telemetry: Telemetry, *, port: int, address: str) -> None:
         self._server: WSGIServer
@@ -207,9 +229,9 @@ class MetricsServer:
         self._thread.join(timeout=5)
 
 
-def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> NeedsMending:
+def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> UserActionRequired:
     """The error of a process that was given a port which it cannot have."""
-    return NeedsMending(
+    return UserActionRequired(
         Reason.INVALID_SPEC,
         f"Tidegate cannot listen on port {port} of {address}: {error.strerror}. End the process that uses it, or give another {option}.",
     )

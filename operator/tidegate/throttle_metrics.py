@@ -22,6 +22,13 @@ from controller_logic.throttle.input import RateKey
 
 
 QUOTA_STORE, LEADERS, METRICS = "QuotaStore", "Leaders", "Metrics"
+POLICY_LABELS = ("policy_namespace", "policy")  # `namespace` is the label of the Pod that Prometheus scrapes
+
+
+def policy_labels(policy_key: str) -> tuple[str, str]:
+    """The values of `POLICY_LABELS` for a policy's namespace/name."""
+    namespace, _, name = policy_key.partition("/")
+    return namespace, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +69,32 @@ def throttle_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetr
 
 def _level_states(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
-        "tidegate_tier_state", "1 = all members of this level together are in this state.", labels=("policy", "level", "state")
+        "tidegate_tier_state", "1 = all members of this level together are in this state.", labels=(*POLICY_LABELS, "level", "state")
     )
     for policy_key, reading in readings.items():
         for one in reading.decision.levels:
             for state in LevelState:
-                family.add_metric((policy_key, one.level.value, state.value), float(one.state is state))
+                family.add_metric((*policy_labels(policy_key), one.level.value, state.value), float(one.state is state))
     return family
 
 
 def _phases(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
-        "tidegate_throttle_phase", "1 = the throttle of this direction is in this phase.", labels=("policy", "direction", "phase")
+        "tidegate_throttle_phase", "1 = the throttle of this direction is in this phase.", labels=(*POLICY_LABELS, "direction", "phase")
     )
     for policy_key, reading in readings.items():
         for record in reading.decision.throttle.rounds if reading.decision.throttle is not None else ():
             for phase in Phase:
-                family.add_metric((policy_key, record.direction.value, phase.value), float(record.phase is phase))
+                family.add_metric((*policy_labels(policy_key), record.direction.value, phase.value), float(record.phase is phase))
     return family
 
 
 def _observed_mutes(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
     text = "Longest throttle time that Kafka told of any member of this level, on any broker, in the newest reading."
-    family = GaugeMetricFamily("tidegate_observed_mute_seconds", text, labels=("policy", "level"))
+    family = GaugeMetricFamily("tidegate_observed_mute_seconds", text, labels=(*POLICY_LABELS, "level"))
     for policy_key, reading in readings.items():
         for level, seconds in _mutes(reading).items():
-            family.add_metric((policy_key, level.value), seconds)
+            family.add_metric((*policy_labels(policy_key), level.value), seconds)
     return family
 
 
@@ -104,25 +111,25 @@ def _mutes(reading: PolicyReading) -> Mapping[Level, float]:
 
 def _overrides(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
     text = "When an override that applies now ends by itself, as a Unix time."
-    family = GaugeMetricFamily("tidegate_override_expires_timestamp_seconds", text, labels=("policy", "override"))
+    family = GaugeMetricFamily("tidegate_override_expires_timestamp_seconds", text, labels=(*POLICY_LABELS, "override"))
     for policy_key, reading in readings.items():
-        ends = {override.key: override.expires_at_seconds for override in reading.decision.overridden.applied.values()}
-        for key, at_seconds in ends.items():
-            family.add_metric((policy_key, key), at_seconds)
+        ends = {override.key.rpartition("/")[2]: override.expires_at_seconds for override in reading.decision.overridden.applied.values()}
+        for name, at_seconds in ends.items():
+            family.add_metric((*policy_labels(policy_key), name), at_seconds)
     return family
 
 
 def _input_times(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetricFamily]:
     inputs = GaugeMetricFamily(
-        "tidegate_input_timestamp_seconds", "When an input was read last, as a Unix time.", labels=("policy", "input")
+        "tidegate_input_timestamp_seconds", "When an input was read last, as a Unix time.", labels=(*POLICY_LABELS, "input")
     )
     text = "When the newest rate of a client on a broker was sampled, as a Unix time."
-    clients = GaugeMetricFamily("tidegate_broker_clients_timestamp_seconds", text, labels=("policy", "broker", "direction"))
+    clients = GaugeMetricFamily("tidegate_broker_clients_timestamp_seconds", text, labels=(*POLICY_LABELS, "broker", "direction"))
     for policy_key, reading in readings.items():
         for name, at_seconds in reading.inputs.items():
-            inputs.add_metric((policy_key, name), at_seconds)
+            inputs.add_metric((*policy_labels(policy_key), name), at_seconds)
         for (broker, way), at_seconds in _newest_client_rates(reading.readings).items():
-            clients.add_metric((policy_key, str(broker), way.value), at_seconds)
+            clients.add_metric((*policy_labels(policy_key), str(broker), way.value), at_seconds)
     yield from (inputs, clients)
 
 
@@ -135,7 +142,7 @@ def _newest_client_rates(readings: Readings | None) -> Mapping[tuple[int, Direct
 
 @dataclass(slots=True)
 class _Account:
-    """One policy: what each throttled rate sent just before its first cut (`wanted`, bytes/s), until when each card is `counted`."""
+    """One policy: what each throttled rate sent just before its first cut (`wanted`, bytes/s), until when each NIC is `counted`."""
 
     acts: Acts = field(default_factory=dict)
     wanted: dict[RateKey, float] = field(default_factory=dict)
@@ -149,11 +156,11 @@ class ThrottleCounts:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"tidegate_{name}", text, ("policy", *labels), registry=registry)
+            return Counter(f"tidegate_{name}", text, (*POLICY_LABELS, *labels), registry=registry)
 
         text = "Throttle decisions on byte rates, by what ended the step."
         self._decisions = counter("throttle_decisions_total", text, "direction", "level", "kind", "limited_by")
-        text = "Seconds in which a broker's card carried more than its limit, by its readings."
+        text = "Seconds in which a broker's NIC carried more than its limit, by its readings."
         self._over = counter("broker_over_limit_seconds_total", text, "broker", "direction")
         text = "Estimate of the bytes that throttled clients did not send, against their rate just before the first cut."
         self._deferred = counter("deferred_bytes_total", text, "direction", "level")
@@ -176,30 +183,32 @@ class ThrottleCounts:
 
     def predicted_mutes(self) -> GaugeMetricFamily:
         text = "Longest mute that the last cuts of a level were predicted to cause."
-        family = GaugeMetricFamily("tidegate_predicted_mute_seconds", text, labels=("policy", "level"))
+        family = GaugeMetricFamily("tidegate_predicted_mute_seconds", text, labels=(*POLICY_LABELS, "level"))
         for policy_key, account in list(self._accounts.items()):
             for level, seconds in list(account.predicted.items()):
-                family.add_metric((policy_key, level.value), seconds)
+                family.add_metric((*policy_labels(policy_key), level.value), seconds)
         return family
 
     def _count_acts(self, policy_key: str, account: _Account, throttle: ThrottleDecision) -> None:
         steps, account.acts = new_acts(throttle, account.acts)
         for step in steps:
-            self._decisions.labels(policy_key, step.direction.value, step.level.value, step.kind.value, step.limited_by.value).inc()
+            self._decisions.labels(
+                *policy_labels(policy_key), step.direction.value, step.level.value, step.kind.value, step.limited_by.value
+            ).inc()
         cuts = [step for step in steps if step.kind is StepKind.CUT]
         first = {step.key: _sent(step) for step in cuts if step.key not in account.wanted and not step.bucket.is_throttled}
         wanted = {**account.wanted, **{key: sent for key, sent in first.items() if sent is not None}}
         account.wanted = {key: sent for key, sent in wanted.items() if key in throttle.steps}
 
     def _count_over(self, policy_key: str, account: _Account, decision: Decision, readings: Readings) -> None:
-        limits = {(one.broker, way): card.limit for one in decision.watched or () for way, card in one.cards.items()}
+        limits = {(one.broker, way): nic.limit for one in decision.watched or () for way, nic in one.nics.items()}
         for key, spans in readings.nic.items():
             limit, until = limits.get(key), account.counted.get(key)
             if limit is None or not spans:
                 continue
             # a process counts from its first reading on: what was before, another one may have counted
             over = [span for span in spans if until is not None and span.at_seconds > until and span.bytes_per_second > limit]
-            self._over.labels(policy_key, str(key[0]), key[1].value).inc(sum(span.seconds for span in over))
+            self._over.labels(*policy_labels(policy_key), str(key[0]), key[1].value).inc(sum(span.seconds for span in over))
             account.counted[key] = max(span.at_seconds for span in spans)
 
     def _count_deferred(self, policy_key: str, account: _Account, throttle: ThrottleDecision | None, readings: Readings) -> None:
@@ -212,7 +221,7 @@ class ThrottleCounts:
             sent = _sent(step)
             if sent is not None:
                 held_back = max(0.0, account.wanted[step.key] - sent)
-                self._deferred.labels(policy_key, step.direction.value, step.level.value).inc(held_back * seconds)
+                self._deferred.labels(*policy_labels(policy_key), step.direction.value, step.level.value).inc(held_back * seconds)
 
 
 def _note_mutes(account: _Account, throttle: ThrottleDecision, written: Sequence[QuotaWrite]) -> None:

@@ -19,7 +19,7 @@ FINALIZER = "tidegate.io/restore"
 TIER_SPEC: JsonObject = {
     "policyRef": {"name": "orders"},
     "level": "L0",
-    "members": [{"name": "m", "user": "alice", "contract": {"perBroker": {"fetch": 1048576}}}],
+    "members": [{"name": "m", "user": "alice", "contract": {"perBroker": {"fetch": "1Mi"}}}],
 }
 
 

@@ -191,9 +191,9 @@ class BytesContract(StoreTests):
     def test_a_byte_rate_on_a_client_id_alone_is_found(
         self, store: ZooKeeperQuotaStore, others: OtherWriter, path: str, data: bytes, limits: bool
     ) -> None:
-        assert not store.limits_client_ids()
+        assert not store.has_client_id_quotas()
         others.put(path_of(path), data)
-        assert store.limits_client_ids() is limits
+        assert store.has_client_id_quotas() is limits
 
     def test_own_nodes_stay_out_of_kafkas_tree_and_notifications_are_never_deleted(
         self, store: ZooKeeperQuotaStore, others: OtherWriter

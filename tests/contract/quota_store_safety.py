@@ -56,9 +56,9 @@ class SafetyContract(StoreTests):
 
     def test_a_batch_of_a_wrong_shape_is_refused_before_anything_is_read(self, store: ZooKeeperQuotaStore) -> None:
         seen = store.read([ALICE])[ALICE]
-        with pytest.raises(ValueError, match="batch"):
+        with pytest.raises(ValueError):
             store.write([first(seen, {PRODUCE: "2048"}), first(seen, {PRODUCE: "4096"})], CLUSTER)
-        with pytest.raises(ValueError, match="batch"):
+        with pytest.raises(ValueError):
             store.write([first(StoredQuota(Entity(f"u{i}"), {}), {PRODUCE: "2048"}) for i in range(201)], CLUSTER)
 
     def test_a_record_that_would_change_a_quota_is_refused_before_anything_is_read(
@@ -66,7 +66,7 @@ class SafetyContract(StoreTests):
     ) -> None:
         self.write(store, ALICE, {PRODUCE: "2048"})
         recorded = replace(first(store.read([ALICE])[ALICE], {PRODUCE: "4096"}), kind=WriteKind.RECORD)
-        with pytest.raises(ValueError, match="Record"):
+        with pytest.raises(ValueError):
             store.write([recorded], CLUSTER)
         assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
 

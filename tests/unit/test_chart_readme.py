@@ -39,7 +39,7 @@ def test_what_no_comment_takes_apart_is_one_value() -> None:
 
 @pytest.mark.parametrize("text", ["count: 2\n", "# A group.\nimage:\n  # Its name.\n  name: a\n  tag: b\n", "# Far away.\n\ncount: 2\n"])
 def test_a_value_without_a_comment_is_refused(text: str) -> None:
-    with pytest.raises(Undescribed, match=r"(count|image\.tag) has no comment"):
+    with pytest.raises(Undescribed, match=r"count|image\.tag"):
         described_values(text)
 
 

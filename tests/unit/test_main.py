@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from kubernetes.client import ApiClient, Configuration
 
 from tests.unit.hands import Hands
 from tidegate.control.runtime import VitalSigns
-from tidegate.errors import NeedsMending
+from tidegate.errors import UserActionRequired
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import ResourceCache
 from tidegate.main import connection_info, kopf_settings, liveness_endpoint, registry_of
@@ -126,13 +126,16 @@ def test_a_named_liveness_port_is_that_one() -> None:
     assert liveness_endpoint("127.0.0.1", port) == f"http://127.0.0.1:{port}/healthz"
 
 
-def test_a_port_that_is_taken_is_named_with_the_option_that_mends_it() -> None:
+def test_a_port_that_is_taken_is_named_with_the_option_that_mends_it(golden: Callable[[str], None]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(NeedsMending, match=f"port {port} of 127.0.0.1.*--liveness-port"):
+        with pytest.raises(UserActionRequired) as liveness:
             liveness_endpoint("127.0.0.1", port)
-        with pytest.raises(NeedsMending, match=f"port {port} of 127.0.0.1.*--metrics-port"):
+        with pytest.raises(UserActionRequired) as metrics:
             MetricsServer(Telemetry(), port=port, address="127.0.0.1")
+    for refused, option in ((liveness, "--liveness-port"), (metrics, "--metrics-port")):
+        assert [part for part in (str(port), "127.0.0.1", option) if part not in refused.value.message] == []
+    golden(metrics.value.message.replace(str(port), "9100"))
 
 
 def _configured(**fields: Any) -> ApiClient:

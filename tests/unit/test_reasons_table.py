@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_logic.reasons import Reason
+from controller_logic.reasons import STALLED, Reason
 from tools.generate import REASONS_PAGE, reasons_page, write_or_check
 
 ROOT = Path(__file__).parents[2]
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("reason", list(Reason), ids=str)
 def test_every_reason_has_one_row_with_its_meaning(reason: Reason) -> None:
     rows = [line for line in reasons_page().splitlines() if line.startswith(f"| `{reason.value}` |")]
-    assert rows == [f"| `{reason.value}` | {reason.meaning} |"]
+    assert rows == [f"| `{reason.value}` | {reason.meaning} | {'yes' if reason in STALLED else ''} |"]
 
 
 def test_the_committed_page_is_what_the_enum_says() -> None:

@@ -22,9 +22,9 @@ from prometheus_client import generate_latest
 from lab.process import wait_until
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import Shelf
-from tidegate.control.audit.sink import AuditDesk
+from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
-from tidegate.control.connections import SecretData, brokers_connection, zookeeper_connection
+from tidegate.control.connections import SecretData, Secrets, brokers_connection, zookeeper_connection
 from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop
 from tidegate.control.observe import KafkaCluster
@@ -38,13 +38,13 @@ from tidegate.settings import LogFormat, LogLevel
 
 POLICY = "streaming/orders"
 LOGIN = {"username": b"tide-admiral", "password": b"ebb/flood+slack=7"}
+CERTIFICATE = {"tls.crt": b"-----BEGIN CERTIFICATE-----\nSEAWALL", "tls.key": b"-----BEGIN PRIVATE KEY-----\nSLUICE"}
 SECRETS: Mapping[str, SecretData] = {
     "zookeeper": LOGIN,
     "clients": {
         "username": b"tide-pilot",
         "password": b"spring&neap%9",
-        "tls.crt": b"-----BEGIN CERTIFICATE-----\nSEAWALL",
-        "tls.key": b"-----BEGIN PRIVATE KEY-----\nSLUICE",
+        **CERTIFICATE,
     },
     "prometheus": {"token": b"lighthouse.beam.3"},
 }
@@ -52,10 +52,28 @@ SPEC = {
     "kafka": {
         "bootstrapServers": "kafka:9092",
         "quotaStore": "ZooKeeper",
-        "zookeeper": {"connect": "zk:2181", "credentialsSecretRef": {"name": "zookeeper"}},
-        "clientSecretRef": {"name": "clients"},
+        "zookeeper": {
+            "connect": "zk:2181",
+            "authentication": {
+                "type": "digest",
+                "username": "tide-admiral",
+                "passwordSecret": {"secretName": "zookeeper", "password": "password"},
+            },
+        },
+        "tls": {},
+        "authentication": {
+            "type": "scram-sha-256",
+            "username": "tide-pilot",
+            "passwordSecret": {"secretName": "clients", "password": "password"},
+            "certificateAndKey": {"secretName": "clients", "certificate": "tls.crt", "key": "tls.key"},
+        },
     },
-    "metrics": {"prometheus": {"url": "http://127.0.0.1:1", "credentialsSecretRef": {"name": "prometheus"}}},
+    "metrics": {
+        "prometheus": {
+            "url": "http://127.0.0.1:1",
+            "authentication": {"type": "bearer", "tokenSecret": {"secretName": "prometheus", "token": "token"}},
+        }
+    },
 }
 
 
@@ -65,9 +83,9 @@ def forms(value: bytes) -> set[str]:
     return {*text.splitlines(), json.dumps(text)[1:-1], base64.b64encode(value).decode(), value.hex(), urllib.parse.quote(value, safe="")}
 
 
-def told_values(secrets: Mapping[str, SecretData], told: str) -> set[str]:
+def reported_values(secrets: Mapping[str, SecretData], told: str) -> set[str]:
     """The values that show in what was told. A line that says what kind of file it is in gives nothing away."""
-    values = {value for secret in secrets.values() for key, value in secret.items() if key not in ("username", "sasl.mechanism")}
+    values = {value for secret in secrets.values() for key, value in secret.items() if key != "username"}
     logins = {secret["username"] + b":" + secret["password"] for secret in secrets.values() if LOGIN.keys() <= secret.keys()}
     return {form for value in values | logins for form in forms(value) if form in told and not form.startswith("-----")}
 
@@ -81,9 +99,9 @@ class House:
     policy: ObjectRef
     trouble: Callable[[], None]
 
-    def open(self, spec: KafkaSpec, *, zookeeper_secret: SecretData, client_secret: SecretData, folder: Path) -> KafkaCluster:
-        logins = zookeeper_connection(spec, zookeeper_secret, folder), brokers_connection(spec, client_secret, folder)
-        structlog.get_logger("tidegate.test").debug("Connecting", logins=logins, secrets=self.stage.kubernetes._secrets)
+    def open(self, spec: KafkaSpec, *, secrets: Secrets, folder: Path) -> KafkaCluster:
+        logins = zookeeper_connection(spec, secrets, folder), brokers_connection(spec, secrets, folder)
+        structlog.get_logger("tidegate.test").debug("Connecting", logins=logins, read=secrets, secrets=self.stage.kubernetes._secrets)
         self.trouble()
         return KafkaCluster("zk:2181", self.stage.store, self.stage.leaders)
 
@@ -115,7 +133,7 @@ def house_of(secrets: Mapping[str, SecretData], trouble: Callable[[], None] = la
         stage.kubernetes.put_secret("streaming", name, data)
     house = House(stage, shelf, stage.policy(**SPEC), trouble)
     stage.tier()
-    audit = AuditTrail(AuditDesk(shelf, "-", count=lambda *_: None, beside=False))
+    audit = AuditTrail(AuditQueue(shelf, "-", count=lambda *_: None, beside=False))
     stage.world = replace(stage.world, audit=audit, open_cluster=house.open)
     for kind in KINDS:
         relist(stage.cache, stage.kubernetes, kind)
@@ -148,8 +166,8 @@ TROUBLES: dict[str, tuple[Mapping[str, SecretData], Callable[[], None], str]] = 
     "all is well": (SECRETS, lambda: None, "InSync"),
     "a bug where the login is used": (SECRETS, a_bug, "InternalError"),
     "a login that is refused": (SECRETS, a_refusal, "NotAuthorized"),
-    "a mechanism that nobody knows": ({**SECRETS, "clients": {**LOGIN, "sasl.mechanism": b"GSSAPI"}}, a_bug, "SecretUnreadable"),
-    "a key without its certificate": ({**SECRETS, "clients": {"tls.key": b"SLUICE"}}, a_bug, "SecretUnreadable"),
+    "a password under another key": ({**SECRETS, "clients": {**CERTIFICATE, "pass": b"spring&neap%9"}}, a_bug, "SecretUnreadable"),
+    "a key without its certificate": ({**SECRETS, "clients": {**LOGIN, "tls.key": b"SLUICE"}}, a_bug, "SecretUnreadable"),
     "a password that is no text": ({**SECRETS, "zookeeper": {**LOGIN, "password": b"\xffflood"}}, a_bug, "SecretUnreadable"),
     "a token with a line break": ({**SECRETS, "prometheus": {"token": b"lighthouse\nbeam"}}, lambda: None, "NotAuthorized"),
 }
@@ -163,12 +181,12 @@ def test_no_value_of_a_secret_is_told(trouble: str, log: Callable[[], str]) -> N
     logged, told = log(), house.told()
     assert "Connecting" in logged or reason == "SecretUnreadable"
     assert reason in told
-    assert told_values(secrets, logged + told) == set()
+    assert reported_values(secrets, logged + told) == set()
 
 
 @pytest.mark.parametrize("form", ["ebb/flood+slack=7", "ZWJiL2Zsb29kK3NsYWNrPTc=", "ebb%2Fflood%2Bslack%3D7", "SLUICE"])
 def test_the_sieve_finds_what_it_looks_for(form: str) -> None:
-    assert told_values(SECRETS, f"login={form!r}") == {form}
+    assert reported_values(SECRETS, f"login={form!r}") == {form}
 
 
 def test_a_bug_is_logged_with_its_traceback_so_that_the_sieve_has_something_to_look_at(log: Callable[[], str]) -> None:

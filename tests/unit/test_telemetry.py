@@ -32,7 +32,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
-from controller_logic.throttle.pressure import Card, Pressure, WatchedBroker
+from controller_logic.throttle.pressure import NicStatus, Pressure, WatchedBroker
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.gates import actor, estate, want
 from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
@@ -41,6 +41,7 @@ from tidegate.settings import LogFormat, LogLevel
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| (.*?) \| (.*) \|$")
 POLICY = "streaming/orders"
+LABELS = {"policy_namespace": "streaming", "policy": "orders"}
 
 
 def reading(decision: Decision) -> PolicyReading:
@@ -51,16 +52,18 @@ def reading(decision: Decision) -> PolicyReading:
 def busy() -> Telemetry:
     """A telemetry in which everything that can be counted was counted once."""
     stage = Stage()
-    stage.policy(metrics={"prometheus": {"url": "http://prometheus:9090"}}, brokers={"egressLimit": "50M"}), stage.tier()
-    card = NicSpan(stage.now, 15.0, 1e6)
-    stage.readings = Readings(stage.now, 15.0, {(1, Direction.EGRESS): (card,)})
+    stage.policy(metrics={"prometheus": {"url": "http://prometheus:9090"}}, brokers={"egress": {"limit": "50M"}})
+    further = {"requestPercentage": 150, "controllerMutationsPerSecond": 7}
+    stage.kubernetes.edit(stage.tier(), lambda raw: raw["spec"]["members"][0]["contract"].update(further))
+    nic = NicSpan(stage.now, 15.0, 1e6)
+    stage.readings = Readings(stage.now, 15.0, {(1, Direction.EGRESS): (nic,)})
     stage.run()
     telemetry = stage.telemetry
-    telemetry.wakes.labels(POLICY, "timer").inc()
+    telemetry.wakes.labels("streaming", "orders", "timer").inc()
     telemetry.lists.labels("BusinessTier", "failed").inc()
-    telemetry.write_conflicts.labels(POLICY, "Conflict").inc()
+    telemetry.write_conflicts.labels("streaming", "orders", "Conflict").inc()
     telemetry.audit_lines.labels("written").inc()
-    telemetry.rollup_jobs.labels(POLICY, "made").inc()
+    telemetry.rollup_jobs.labels("streaming", "orders", "made").inc()
     _throttled(telemetry)
     held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))
     telemetry.readings.put("streaming/other", replace(reading(held), rollups=Due(published_until_ms=300_000)))
@@ -73,7 +76,7 @@ def _throttled(telemetry: Telemetry) -> None:
     want(played, etl=40, pay=25)
     override = Override("streaming/backfill", 2000.0, "agreed", entity=Entity("etl"))
     levels, overridden = (LevelReport(Level.L3, LevelState.THROTTLED),), Overridden((), {Entity("etl"): override})
-    watched = (WatchedBroker(1, Pressure.OVER, {Direction.EGRESS: Card(1, Pressure.OVER, 50_000_000)}),)
+    watched = (WatchedBroker(1, Pressure.OVER, {Direction.EGRESS: NicStatus(1, Pressure.OVER, 50_000_000)}),)
     member = Member("etl", Entity("etl"))
     members = (MemberReport(Tier("streaming/batch", Level.L3, (member,)), member, None, MemberState.CONTRACT, Reason.CONTRACT),)
     for _ in range(2):
@@ -119,26 +122,31 @@ def test_no_metric_carries_the_time_when_it_began_to_count(busy: Telemetry) -> N
 def test_a_policys_gauges_are_the_figures_of_its_last_decision(metric: str, value: float) -> None:
     telemetry = Telemetry()
     telemetry.readings.put(POLICY, reading(Decision(managed=7, in_sync=5, contended=1, deferred_writes=2)))
-    assert telemetry.registry.get_sample_value(f"tidegate_{metric}", {"policy": POLICY}) == value
+    assert telemetry.registry.get_sample_value(f"tidegate_{metric}", LABELS) == value
 
 
 def test_a_missing_input_is_a_series_for_as_long_as_it_is_missing() -> None:
     telemetry = Telemetry()
-    labels = {"policy": POLICY, "reason": "BrokersUnreachable"}
+    labels = {**LABELS, "reason": "BrokersUnreachable"}
     telemetry.readings.put(POLICY, reading(Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))))
     assert telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) == 990.0
     telemetry.readings.put(POLICY, reading(Decision()))
     assert telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) is None
 
 
-def test_a_member_has_a_series_for_each_key_of_its_quota() -> None:
+def test_a_member_has_a_series_for_each_value_of_its_quota_named_by_its_unit() -> None:
     stage = Stage()
-    stage.policy(), stage.tier()
+    tier = (stage.policy(), stage.tier())[1]
+    further = {"requestPercentage": 150, "controllerMutationsPerSecond": 7}
+    stage.kubernetes.edit(tier, lambda raw: raw["spec"]["members"][0]["contract"].update(further))
     stage.run()
-    labels = {"policy": POLICY, "tier": "streaming/gold", "member": "alice"}
-    key = {"key": "producer_byte_rate"}
+    labels = {**LABELS, "tier": "gold", "member": "alice"}
     sample = stage.telemetry.registry.get_sample_value
-    assert sample("tidegate_member_quota", {**labels, **key}) == sample("tidegate_member_target", {**labels, **key}) == 10_000_000
+    for what in ("quota", "target"):
+        assert sample(f"tidegate_member_{what}_bytes_per_second", {**labels, "direction": "produce"}) == 10_000_000
+        assert sample(f"tidegate_member_{what}_bytes_per_second", {**labels, "direction": "fetch"}) is None
+        assert sample(f"tidegate_member_{what}_request_percent", labels) == 150
+        assert sample(f"tidegate_member_{what}_mutations_per_second", labels) == 7
     assert sample("tidegate_member_leader_skew_ratio", labels) == 1.0
 
 
@@ -146,16 +154,16 @@ def test_a_policy_that_is_gone_leaves_no_gauge_behind() -> None:
     telemetry = Telemetry()
     telemetry.readings.put(POLICY, reading(Decision()))
     telemetry.readings.forget(POLICY)
-    assert [sample for family in _ours(telemetry) for sample in family.samples if POLICY in sample.labels.values()] == []
+    assert [sample for family in _ours(telemetry) for sample in family.samples if sample.labels.items() >= LABELS.items()] == []
 
 
 def test_writes_are_counted_by_kind_and_reason() -> None:
     telemetry = Telemetry()
     count_writes(telemetry, POLICY, kinds_and_reasons=iter([("raise", "LeadersMoved")] * 2 + [("first", "FirstQuota")]), transactions=1)
     sample = telemetry.registry.get_sample_value
-    assert sample("tidegate_quota_writes_total", {"policy": POLICY, "kind": "raise", "reason": "LeadersMoved"}) == 2
-    assert sample("tidegate_quota_writes_total", {"policy": POLICY, "kind": "first", "reason": "FirstQuota"}) == 1
-    assert sample("tidegate_znode_transactions_total", {"policy": POLICY}) == 1
+    assert sample("tidegate_quota_writes_total", {**LABELS, "kind": "raise", "reason": "LeadersMoved"}) == 2
+    assert sample("tidegate_quota_writes_total", {**LABELS, "kind": "first", "reason": "FirstQuota"}) == 1
+    assert sample("tidegate_znode_transactions_total", LABELS) == 1
 
 
 def test_two_telemetries_in_one_process_count_apart() -> None:
@@ -168,7 +176,7 @@ def test_metrics_are_served_until_the_server_is_closed(busy: Telemetry) -> None:
     server = MetricsServer(busy, port=0, address="127.0.0.1")
     address = f"http://127.0.0.1:{server.port}/metrics"
     with urllib.request.urlopen(address, timeout=10) as answer:
-        assert f'tidegate_quotas_managed{{policy="{POLICY}"}} 1.0' in answer.read().decode()
+        assert 'tidegate_quotas_managed{policy="orders",policy_namespace="streaming"} 1.0' in answer.read().decode()
     server.close()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(address, timeout=10)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from controller_logic.throttle.decision import BrokerView, LimitedBy, Phase, Round, StepKind, ThrottleStep
 from controller_logic.throttle.pressure import Pressure
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 from tools.simulate.scenario import Scenario, ScenarioError, scenario_of
 
 
@@ -52,7 +52,7 @@ def lines_of(scenario: Scenario) -> Iterator[str]:
 
 
 def _round(one: Round) -> Iterator[str]:
-    brokers = "; ".join(_broker(view) for view in one.brokers if view.card.limit is not None)
+    brokers = "; ".join(_broker(view) for view in one.brokers if view.nic.limit is not None)
     yield f"{one.at_seconds:6.0f} s  {one.direction.value:<7} {one.phase.value:<10} {brokers}"
     for step in one.steps:
         if step.kind is not StepKind.HOLD:
@@ -62,11 +62,11 @@ def _round(one: Round) -> Iterator[str]:
 
 
 def _broker(view: BrokerView) -> str:
-    card = view.card
-    if card.bytes_per_second is None or card.limit is None:
-        return f"broker {card.broker} unknown"
-    over = " over" if card.pressure is Pressure.OVER else ""
-    return f"broker {card.broker} {_mb(card.bytes_per_second)} of {_mb(card.limit)} MB/s{over} ({card.hot_samples}/{card.samples})"
+    nic = view.nic
+    if nic.bytes_per_second is None or nic.limit is None:
+        return f"broker {nic.broker} unknown"
+    over = " over" if nic.pressure is Pressure.OVER else ""
+    return f"broker {nic.broker} {_mb(nic.bytes_per_second)} of {_mb(nic.limit)} MB/s{over} ({nic.hot_samples}/{nic.samples})"
 
 
 def _step(step: ThrottleStep) -> str:
@@ -79,7 +79,7 @@ def _step(step: ThrottleStep) -> str:
     return f"{words}, {ends}; mute at most {step.predicted_mute_seconds:.0f} s; {effect}"
 
 
-def _end(estate: Rehearsal) -> Iterator[str]:
+def _end(estate: SimulatedCluster) -> Iterator[str]:
     yield f"{estate.now_seconds:6.0f} s  in force at the end:"
     for actor in estate.actors:
         in_force = estate.in_force.get(actor.key, actor.promised)

@@ -1,4 +1,4 @@
-"""A small estate that obeys: clients send what they want up to their quota, cards carry what is sent, quotas are applied at once.
+"""A small estate that obeys: clients send what they want up to their quota, NICs carry what is sent, quotas are applied at once.
 
 It closes the loop around `throttle` where no Kafka is at hand: `simulate` plays scenarios on it, property tests play random ones. It has no
 quota window, no mute and no network: what a client does while it is muted, only a real broker shows. Rates are bytes per second.
@@ -13,12 +13,12 @@ from controller_logic.throttle.input import LastChange, ManagedRate, RateKey, Th
 from controller_logic.throttle.settings import BINDING, ThrottleSettings
 from controller_logic.throttle.throttle import throttle
 
-_NEWEST_SECONDS = 65.0  # how much of a card's past a reading holds
+_NEWEST_SECONDS = 65.0  # how much of a NIC's past a reading holds
 _LIMITED_MILLISECONDS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class SimulatedClient:
     """One entity in one direction: its contract and throttled rate for each leader (the most leaders on one broker count), and its place.
 
     `leaders` is how many partitions each broker leads for it; `producers` are those known behind it.
@@ -46,15 +46,15 @@ class Actor:
 
 
 @dataclass(slots=True)
-class Rehearsal:
+class SimulatedCluster:
     """The estate at one moment. Whoever plays changes its fields between rounds.
 
-    `wants` is what each actor would send on each broker, `other` what else goes through a card (replication, foreign traffic); `lies`
-    replaces what a card says (None = it says nothing); `silent` brokers tell no client rates.
+    `wants` is what each actor would send on each broker, `other` what else goes through a NIC (replication, foreign traffic); `lies`
+    replaces what a NIC says (None = it says nothing); `silent` brokers tell no client rates.
     """
 
     limits: dict[int, BrokerLimit]
-    actors: list[Actor]
+    actors: list[SimulatedClient]
     settings: ThrottleSettings = field(default_factory=ThrottleSettings)
     scrape_seconds: float = 15.0
     now_seconds: float = 0.0
@@ -69,25 +69,25 @@ class Rehearsal:
     _spans: dict[tuple[int, Direction], tuple[NicSpan, ...]] = field(default_factory=dict)
     _clients: dict[tuple[Entity, int, Direction], ClientRate] = field(default_factory=dict)
 
-    def sends(self, actor: Actor, broker: int) -> float:
+    def sends(self, actor: SimulatedClient, broker: int) -> float:
         """What it sends there now: what it wants, up to its quota."""
         if broker in self.dead or not actor.leaders.get(broker):
             return 0.0
         return min(self.wants.get((actor.key, broker), 0.0), float(self.in_force.get(actor.key, actor.promised)))
 
     def carries(self, broker: int, direction: Direction) -> float:
-        """What goes through the card, up to its speed."""
+        """What goes through the NIC, up to its speed."""
         sent = sum(self.sends(actor, broker) for actor in self.actors if actor.direction is direction)
         capacity = self.limits[broker].capacity(direction)
         carried = sent + self.other.get((broker, direction), 0.0)
         return carried if capacity is None else min(carried, float(capacity))
 
     def pass_time(self, seconds: float) -> None:
-        """Let so much time pass, in one span of every card, and read everything at its end."""
+        """Let so much time pass, in one span of every NIC, and read everything at its end."""
         self.now_seconds += seconds
         for broker in self.limits.keys() - self.dead:
             for direction in Direction:
-                self._read_card(broker, direction, seconds)
+                self._read_nic(broker, direction, seconds)
             if broker not in self.silent:
                 self._read_clients(broker)
 
@@ -119,7 +119,7 @@ class Rehearsal:
             self.in_force[key] = value
             self.changes[key] = LastChange(self.now_seconds, previous)
 
-    def _read_card(self, broker: int, direction: Direction, seconds: float) -> None:
+    def _read_nic(self, broker: int, direction: Direction, seconds: float) -> None:
         place = (broker, direction)
         said = self.lies[place] if place in self.lies else self.carries(broker, direction)
         spans = tuple(span for span in self._spans.get(place, ()) if self.now_seconds - span.at_seconds <= _NEWEST_SECONDS)
@@ -135,7 +135,7 @@ class Rehearsal:
             else:
                 self._clients.pop((actor.entity, broker, actor.direction), None)
 
-    def _managed(self, actor: Actor) -> ManagedRate:
+    def _managed(self, actor: SimulatedClient) -> ManagedRate:
         floor = None if actor.throttled is None else actor.throttled * actor.scale
         leads = frozenset(broker for broker, count in actor.leaders.items() if count > 0)
         in_force, change = self.in_force.get(actor.key), self.changes.get(actor.key)

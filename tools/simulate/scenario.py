@@ -8,20 +8,20 @@
     [quotaWindow]
     samples = 11
     [brokers.1]
-    egressLimit = 50_000_000         # bytes per second; also ingressLimit, egressCapacity, ingressCapacity
+    egress = {limit = 50_000_000}    # bytes per second; also capacity, and the same for ingress
     [[users]]
     user = "reports"                 # and/or clientId
     level = "L3"
     direction = "egress"
     contract = 60_000_000            # for each leader, bytes per second
-    throttled = 1_000_000            # absent on L0
+    throttledRate = 1_000_000        # absent on L0
     leaders = {1 = 1}                # on each broker
     [[changes]]
     at = 60
     demand = {reports = 25_000_000}  # on each broker that leads for it; by user, or by clientId where there is no user
-    other = {1 = 5_000_000}          # what else goes out through the broker's card (ingress: otherIngress)
+    other = {1 = 5_000_000}          # what else goes out through the broker's NIC (ingress: otherIngress)
     limit = {1 = 900_000_000}        # a new egress limit
-    card = {1 = -1}                  # what the egress card says from now on; "none" = nothing, "true" = the truth again
+    nic = {1 = -1}                  # what the egress NIC says from now on; "none" = nothing, "true" = the truth again
     silent = [1]                     # brokers that tell no client rates from now on
 
 It checks words and numbers and decides nothing.
@@ -34,9 +34,9 @@ from enum import StrEnum
 from typing import Any
 
 from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, BrokerLimit, Direction, Entity, Level, QuotaWindow, Speed
-from controller_logic.throttle.input import Seen, ThrottleMemory
+from controller_logic.throttle.input import RateHistory, ThrottleMemory
 from controller_logic.throttle.settings import ThrottleSettings
-from tools.simulate.model import Actor, Rehearsal
+from tools.simulate.model import SimulatedClient, SimulatedCluster
 
 # Reading checked values out of a parsed TOML table, so that every mistake is told with its place
 # and what must hold.
@@ -118,17 +118,17 @@ class Words:
             raise ScenarioError(f"{self.where}: {key} names {', '.join(sorted(unknown))}, who is none of the users")
         return {name: self._not_negative(key, value) for name, value in found.items()}
 
-    def cards(self, key: str, known: Collection[int]) -> dict[int, float | bool | None]:
-        """What each card is made to say: a number (also a false one), None for nothing, True for the truth."""
+    def nics(self, key: str, known: Collection[int]) -> dict[int, float | bool | None]:
+        """What each NIC is made to say: a number (also a false one), None for nothing, True for the truth."""
         found = self._typed(key, dict, "a table by broker id", {})
-        return {self._known_broker(name, key, known): self._card(key, value) for name, value in found.items()}
+        return {self._known_broker(name, key, known): self._nic(key, value) for name, value in found.items()}
 
     def broker_list(self, key: str, known: Collection[int]) -> frozenset[int] | None:
         if key not in self._table:
             return None
         return frozenset(self._known_broker(str(name), key, known) for name in self._typed(key, list, "a list of broker ids", []))
 
-    def _card(self, key: str, value: Any) -> float | bool | None:
+    def _nic(self, key: str, value: Any) -> float | bool | None:
         if value == "none":
             return None
         if value == "true":
@@ -186,10 +186,10 @@ class Change:
     demand: Mapping[str, float] = field(default_factory=dict)
     other: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
     limit: Mapping[int, int] = field(default_factory=dict)
-    card: Mapping[int, float | bool | None] = field(default_factory=dict)
+    nic: Mapping[int, float | bool | None] = field(default_factory=dict)
     silent: frozenset[int] | None = None
 
-    def play(self, estate: Rehearsal) -> None:
+    def play(self, estate: SimulatedCluster) -> None:
         """Make it so."""
         for actor in estate.actors:
             if _name(actor.entity) in self.demand:
@@ -198,7 +198,7 @@ class Change:
         estate.other |= self.other
         for broker, limit in self.limit.items():
             estate.limits[broker] = replace(estate.limits[broker], egress=limit)
-        for broker, said in self.card.items():
+        for broker, said in self.nic.items():
             _lie(estate, broker, said)
         if self.silent is not None:
             estate.silent = set(self.silent)
@@ -213,15 +213,15 @@ class Scenario:
     interval_seconds: float
     settings: ThrottleSettings
     limits: Mapping[int, BrokerLimit]
-    actors: tuple[Actor, ...]
+    actors: tuple[SimulatedClient, ...]
     changes: tuple[Change, ...]
 
-    def estate(self) -> Rehearsal:
+    def estate(self) -> SimulatedCluster:
         """Everybody at the contract, and watched for long enough."""
-        estate = Rehearsal(dict(self.limits), list(self.actors), self.settings, self.interval_seconds)
+        estate = SimulatedCluster(dict(self.limits), list(self.actors), self.settings, self.interval_seconds)
         for actor in self.actors:
             estate.in_force[actor.key] = actor.promised
-        long_ago = Seen(since_seconds=-self.settings.peak_seconds)
+        long_ago = RateHistory(since_seconds=-self.settings.peak_seconds)
         estate.memory = ThrottleMemory(seen={actor.key: long_ago for actor in self.actors})
         return estate
 
@@ -234,7 +234,7 @@ def _name(entity: Entity) -> str:
     return str(entity.user if entity.user is not None else entity.client_id)
 
 
-def _lie(estate: Rehearsal, broker: int, said: float | bool | None) -> None:
+def _lie(estate: SimulatedCluster, broker: int, said: float | bool | None) -> None:
     place = (broker, Direction.EGRESS)
     if said is True:
         estate.lies.pop(place, None)
@@ -265,7 +265,7 @@ def _settings(whole: Words) -> ThrottleSettings:
     made = ThrottleSettings(
         window=QuotaWindow(window.integer("samples", 1, 1000, 11), window.integer("sampleSeconds", 1, 3600, 1)),
         max_mute_seconds=words.integer("maxMuteSeconds", 1, 300, own.max_mute_seconds),
-        aim_percent=words.integer("aimPercent", 1, 100, own.aim_percent),
+        cut_to_percent=words.integer("cutToPercent", 1, 100, own.cut_to_percent),
         raise_to_percent=words.integer("raiseToPercent", 1, 100, own.raise_to_percent),
         hold_seconds=words.number("holdSeconds", 1, 3600, own.hold_seconds),
         stale_after_seconds=words.number("staleAfterSeconds", 1, 3600, own.stale_after_seconds),
@@ -277,29 +277,31 @@ def _settings(whole: Words) -> ThrottleSettings:
 
 
 def _limit(words: Words) -> BrokerLimit:
-    made = BrokerLimit(*(words.rate_or_none(key) for key in ("egressLimit", "ingressLimit", "egressCapacity", "ingressCapacity")))
-    words.nothing_else()
+    egress, ingress = words.table("egress"), words.table("ingress")
+    made = BrokerLimit(*(way.rate_or_none(key) for key in ("limit", "capacity") for way in (egress, ingress)))
+    for read in (egress, ingress, words):
+        read.nothing_else()
     return made
 
 
-def _actor(words: Words, limits: Mapping[int, BrokerLimit]) -> Actor:
+def _actor(words: Words, limits: Mapping[int, BrokerLimit]) -> SimulatedClient:
     user, client_id = words.text("user", ""), words.text("clientId", "")
     if not user and not client_id:
         raise ScenarioError(f"{words.where} needs a user, a clientId, or both")
     level = Level(words.one_of("level", Level))
-    throttled = words.rate_or_none("throttled")
+    throttled = words.rate_or_none("throttledRate")
     if (throttled is None) is not (level is Level.L0):
-        raise ScenarioError(f"{words.where}: throttled is required on L1 to L3 and refused on L0")
+        raise ScenarioError(f"{words.where}: throttledRate is required on L1 to L3 and refused on L0")
     direction = Direction(words.one_of("direction", Direction, Direction.EGRESS))
     leaders = {broker: round(count) for broker, count in words.numbers_by_broker("leaders", limits).items()}
     contract = words.rate("contract")
     if throttled is not None and throttled > contract:
-        raise ScenarioError(f"{words.where}: throttled is above the contract")
+        raise ScenarioError(f"{words.where}: throttledRate is above the contract")
     words.nothing_else()
-    return Actor(Entity(user or None, client_id or None), direction, level, contract, throttled, leaders)
+    return SimulatedClient(Entity(user or None, client_id or None), direction, level, contract, throttled, leaders)
 
 
-def _change(words: Words, limits: Mapping[int, BrokerLimit], actors: tuple[Actor, ...]) -> Change:
+def _change(words: Words, limits: Mapping[int, BrokerLimit], actors: tuple[SimulatedClient, ...]) -> Change:
     spoken = words.spoken("at")
     made = Change(
         at_seconds=words.number("at", 0, _LONGEST_SECONDS),
@@ -311,7 +313,7 @@ def _change(words: Words, limits: Mapping[int, BrokerLimit], actors: tuple[Actor
             for broker, rate in words.numbers_by_broker(key, limits).items()
         },
         limit={broker: round(rate) for broker, rate in words.numbers_by_broker("limit", limits).items()},
-        card=words.cards("card", limits),
+        nic=words.nics("nic", limits),
         silent=words.broker_list("silent", limits),
     )
     words.nothing_else()

@@ -11,10 +11,11 @@ from controller_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
 from controller_logic.quotas.values import KEY_WORDS, quota_words
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
-from tidegate.commands.trail import AuditLine, Trail, Wanted, moment, read_trail, seconds_of
+from tidegate.control.audit.lines import AuditLine, AuditLines, Wanted, read_lines, seconds_of
 from tidegate.errors import InvalidResource, NotFound
+from tidegate.resources.fields import moment
 from tidegate.settings import STANDARD_STREAM
 
 # An audit line as one sentence for people. Every number comes from the line; one that a line does
@@ -300,7 +301,7 @@ def audit(
     The observed mute is Kafka's own, a mean over up to a minute. With --summary a level counts as below contract while any of its members
     is.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     unknown = sorted(set(kind or ()) - set(KINDS))
     if unknown:
         raise InvalidResource(f"There is no kind {', '.join(unknown)}: the kinds are {', '.join(KINDS)}.")
@@ -316,20 +317,20 @@ def audit(
     _answer(around, _read(audit_file, around, wanted), output, is_summary=summary)
 
 
-def _read(name: str, around: Surroundings, wanted: Wanted) -> Trail:
+def _read(name: str, around: CommandContext, wanted: Wanted) -> AuditLines:
     """Raises NotFound for a file that cannot be read, InvalidResource where nothing is piped in."""
     if name == STANDARD_STREAM:
         if around.standard_input.isatty():
             raise InvalidResource("Nothing is piped in: give the trail with --audit-file FILE, or pipe the operator's log in.")
-        return read_trail(around.standard_input, wanted)
+        return read_lines(around.standard_input, wanted)
     try:
         with Path(name).open(encoding="utf-8", errors="replace") as stream:
-            return read_trail(stream, wanted)
+            return read_lines(stream, wanted)
     except OSError as error:
         raise NotFound(Reason.INVALID_SPEC, f"File {name} cannot be read ({error.strerror}).") from error
 
 
-def _answer(around: Surroundings, trail: Trail, output: OutputFormat, *, is_summary: bool) -> None:
+def _answer(around: CommandContext, trail: AuditLines, output: OutputFormat, *, is_summary: bool) -> None:
     summary = summary_of(trail.lines)
     told: Document = {"summary": summary_document(summary)} if is_summary else {"lines": trail.lines}
     read = {"otherLines": trail.others, "unreadableLines": trail.unreadable, "lastLineTorn": trail.is_torn}
@@ -344,7 +345,7 @@ def _answer(around: Surroundings, trail: Trail, output: OutputFormat, *, is_summ
     publish(around.out, output, {**told, **read}, show=show)
 
 
-def _warnings(trail: Trail) -> Iterator[str]:
+def _warnings(trail: AuditLines) -> Iterator[str]:
     if trail.unreadable:
         shown = ", ".join(str(number) for number in trail.unreadable[:5])
         yield f"{len(trail.unreadable)} audit lines are torn and left out (line {shown}): the process died or the disk was full."
@@ -352,7 +353,7 @@ def _warnings(trail: Trail) -> Iterator[str]:
         yield "The last line is not complete and left out: it is being written, or the process died in it."
 
 
-def _nothing(trail: Trail) -> str:
+def _nothing(trail: AuditLines) -> str:
     return "No line of the audit trail is like that." + (f" {trail.others} lines of other logs were passed over." if trail.others else "")
 
 

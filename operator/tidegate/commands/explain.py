@@ -12,9 +12,9 @@ from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, LedgerEntry,
 from controller_logic.quotas.precedence import Applicable, PrecedenceLevel, Shadowed, applicable, candidates
 from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words, same_quota
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, find_policy, live_brokers, observed, opened_cluster, opened_tree
-from tidegate.commands.options import Asked, takes_policy_and_cluster
+from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import KEY_ORDER, Document, OutputFormat, Page, ago_words, publish, short_words
 from tidegate.commands.plan import entity_document
 from tidegate.control.report.status import rfc3339
@@ -374,7 +374,7 @@ def explain(
         str, typer.Option("--user", "-u", help="Principal name without 'User:'; clients without a login are ANONYMOUS.")
     ] = ANONYMOUS,
     client_id: Annotated[str, typer.Option("--client-id", "-c", help="Client id as the client sends it; leave out for none.")] = "",
-    asked: Asked,
+    asked: CommandOptions,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
@@ -383,12 +383,12 @@ def explain(
     With --zookeeper alone nothing else is asked, and the ledger tells who set a value. With a policy (--file, or Kubernetes)
     the answer also has tiers, totals over the brokers that lead, and what happens next. Nothing is written.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     known = _from_zookeeper(around, asked.access) if asked.names_no_policy else _from_policy(around, asked)
     _answer(around, Subject(user, client_id), known, output=output)
 
 
-def _answer(around: Surroundings, subject: Subject, known: Known, *, output: OutputFormat) -> None:
+def _answer(around: CommandContext, subject: Subject, known: Known, *, output: OutputFormat) -> None:
     explanations = explain_client(known.quotas, subject, known.reports, known.overrides)
     warnings = (*known.warnings, *_general_warnings(known.quotas, subject))
 
@@ -399,12 +399,12 @@ def _answer(around: Surroundings, subject: Subject, known: Known, *, output: Out
     publish(around.out, output, explain_document(subject, explanations, brokers=known.brokers, warnings=warnings), show=show)
 
 
-def _from_zookeeper(around: Surroundings, access: AccessOptions) -> Known:
+def _from_zookeeper(around: CommandContext, access: AccessOptions) -> Known:
     with opened_tree(around, None, access) as tree:
         return Known(ZooKeeperQuotaStore(tree).read_everything(), live_brokers(tree))
 
 
-def _from_policy(around: Surroundings, asked: Asked) -> Known:
+def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
     source = find_policy(around, asked.policy)
     with opened_cluster(around, source, asked.access) as cluster:
         seen = observed(around, source, cluster)

@@ -6,11 +6,11 @@ operator cannot understand an object differently.
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 from pydantic import ValidationError
@@ -18,18 +18,23 @@ from pydantic import ValidationError
 from controller_logic.decision import Note
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
-from tidegate.commands.context import SecretData, Surroundings, read_secret_file
+from tidegate.commands.context import CommandContext
+from tidegate.commands.credentials_file import read_credentials_file
+from tidegate.control.connections import Secrets, open_cluster, read_secrets
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
-from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins, Seen
+from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.errors import InvalidResource, NotFound, TidegateError
-from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
 from tidegate.kube.rollup_jobs import read_result
-from tidegate.resources.fields import SecretRef
+from tidegate.resources.authentication import secret_names
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
+
+if TYPE_CHECKING:
+    from tidegate.rollup.terms.policy import PolicyTerms
+
 
 # Custom resources from YAML files, as `kubectl apply -f` would take them, but read strictly: a
 # spelling mistake is an error.
@@ -163,21 +168,19 @@ class PolicySource:
     status: Mapping[str, Any] = field(default_factory=dict)
     tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def zookeeper_secret(self) -> SecretData:
-        """The policy's ZooKeeper Secret; empty where it names none. Raises NeedsMending when it must come from a file instead."""
-        zookeeper = self.declared.spec.kafka.zookeeper
-        return self._secret(zookeeper.credentials_secret_ref if zookeeper else None, option="--credentials-file")
+    def zookeeper_secrets(self) -> Secrets:
+        """The Secrets for the policy's ZooKeeper. Raises NotFound when they must come from a file instead."""
+        zookeeper = self.kafka.zookeeper
+        return self._secrets(frozenset() if zookeeper is None else zookeeper.secret_names, option="--credentials-file")
 
-    def client_secret(self) -> SecretData:
-        """The policy's Kafka client Secret; empty where it names none. Raises like `zookeeper_secret`."""
-        return self._secret(self.declared.spec.kafka.client_secret_ref, option="--client-credentials-file")
+    def brokers_secrets(self) -> Secrets:
+        """The Secrets for the policy's brokers. Raises like `zookeeper_secrets`."""
+        return self._secrets(secret_names(self.kafka.tls, self.kafka.authentication), option="--client-credentials-file")
 
-    def metrics_secrets(self) -> tuple[SecretData, SecretData]:
-        """The policy's Secrets for Prometheus, of the login and of the authority; empty where it names none. Raises like the others."""
-        prometheus = self.declared.spec.metrics.prometheus if self.declared.spec.metrics is not None else None
-        login, authority = (prometheus.credentials_secret_ref, prometheus.ca_secret_ref) if prometheus is not None else (None, None)
-        option = "--metrics-credentials-file"
-        return self._secret(login, option=option), self._secret(authority, option=option)
+    def metrics_secrets(self) -> Secrets:
+        """The Secrets for the policy's Prometheus. Raises like `zookeeper_secrets`."""
+        metrics = self.declared.spec.metrics
+        return self._secrets(frozenset() if metrics is None else metrics.prometheus.secret_names, option="--metrics-credentials-file")
 
     @property
     def kafka(self) -> KafkaSpec:
@@ -202,23 +205,24 @@ class PolicySource:
             return None, (Note(Reason.ROLLUP_RESULT_UNUSABLE, f"What the rollup Jobs wrote down is not used: {problem}"),)
         return (None if result is None or now_seconds * 1000 > result.valid_until_ms else result.usage), ()
 
-    def _secret(self, reference: SecretRef | None, *, option: str) -> SecretData:
-        if reference is None:
-            return {}
+    def _secrets(self, names: Collection[str], *, option: str) -> Secrets:
         namespace = self.declared.policy.key.partition("/")[0]
-        if self.kubernetes is None:
+        if names and self.kubernetes is None:
+            listed = ", ".join(f"{namespace}/{name}" for name in sorted(names))
             raise NotFound(
                 Reason.SECRET_UNREADABLE,
-                f"Policy {self.declared.policy.key} takes credentials from Secret {namespace}/{reference.name}, which cannot be read "
+                f"Policy {self.declared.policy.key} takes credentials from Secret {listed}, which cannot be read "
                 f"without Kubernetes. Give them with {option}.",
             )
+        if self.kubernetes is None:
+            return Secrets(namespace)
         try:
-            return self.kubernetes.read_secret(namespace, reference.name)
+            return read_secrets(self.kubernetes, namespace, names)
         except TidegateError as error:
             raise NotFound(error.reason, f"{error.message} If you may not read this Secret, give the credentials with {option}.") from error
 
 
-def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
+def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     """The one policy that the options mean, with its tiers and overrides.
 
     Raises NotFound when there is none, InvalidResource when there are several and none is named, or when the policy does
@@ -237,6 +241,20 @@ def find_policy(around: Surroundings, options: PolicyOptions) -> PolicySource:
     ours, said = ([raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides))
     statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
     return PolicySource(declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses)
+
+
+def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:
+    """The one policy in the files, for a rollup or a report on a laptop; None without files. Raises what `find_policy` raises."""
+    return find_policy(around, PolicyOptions(files=files)) if files else None
+
+
+def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
+    """What it declares, in the words of rollups; without a policy nothing is known of tiers, contracts and limits."""
+    from tidegate.rollup.terms.policy import PolicyTerms
+
+    if source is None:
+        return None
+    return PolicyTerms.of(source.declared.policy, source.declared.tiers or (), source.tier_statuses)
 
 
 def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) -> list[RawObject]:
@@ -276,26 +294,32 @@ class AccessOptions:
 
 
 @contextmanager
-def opened_cluster(around: Surroundings, source: PolicySource, options: AccessOptions) -> Iterator[KafkaCluster]:
+def opened_cluster(around: CommandContext, source: PolicySource, options: AccessOptions) -> Iterator[KafkaCluster]:
     """The policy's cluster with its leaders, as the operator holds it."""
-    spec = _spec(source, options)
-    with opened_tree(around, source, options) as tree, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        store = ZooKeeperQuotaStore(tree)
-        secret = _client_secret(source, options)
-        topology = around.open_topology(spec, secret, folder=Path(folder), topic_names=store.topic_names)
-        with closing(topology):
-            yield KafkaCluster(tree.address, store, topology)
+    zookeeper, secrets = _zookeeper(source, options)
+    brokers, brokers_secrets = _brokers(source, options)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        opened = open_cluster(
+            brokers.model_copy(update={"zookeeper": zookeeper.zookeeper}),
+            secrets=secrets,
+            brokers_secrets=brokers_secrets,
+            folder=Path(folder),
+            open_tree=around.open_tree,
+            open_topology=around.open_topology,
+        )
+        with closing(opened) as cluster:
+            yield cluster
 
 
 @contextmanager
-def opened_tree(around: Surroundings, source: PolicySource | None, options: AccessOptions) -> Iterator[ZnodeTree]:
+def opened_tree(around: CommandContext, source: PolicySource | None, options: AccessOptions) -> Iterator[ZnodeTree]:
     """The cluster's ZooKeeper. `source` None = everything is on the command line. Raises InvalidResource without any address."""
-    spec, secret = _spec(source, options), _zookeeper_secret(source, options)
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, closing(around.open_tree(spec, secret, folder=Path(folder))) as tree:
+    spec, secrets = _zookeeper(source, options)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, closing(around.open_tree(spec, secrets, folder=Path(folder))) as tree:
         yield tree
 
 
-def observed(around: Surroundings, source: PolicySource, cluster: KafkaCluster) -> Seen:
+def observed(around: CommandContext, source: PolicySource, cluster: KafkaCluster) -> ObservationResult:
     """What the operator's own observer sees of the cluster now; brokers are asked at once whether a plugin decides their quotas."""
     observer = Observer(QuotaPlugins(settle_seconds=0.0))
     usage, warnings = source.usage(around.now_seconds())
@@ -316,7 +340,8 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
         changes["bootstrap_servers"] = options.bootstrap_servers
     try:
         if options.zookeeper:
-            changes["zookeeper"] = ZooKeeperConnection(connect=options.zookeeper)
+            declared = source.kafka.zookeeper if source is not None else None
+            changes["zookeeper"] = ZooKeeperConnection(**{**(dict(declared) if declared is not None else {}), "connect": options.zookeeper})
         if source is not None:
             return KafkaSpec(**{**dict(source.kafka), **changes})
         if not options.zookeeper:
@@ -327,11 +352,16 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
         raise InvalidResource(f"An address on the command line is wrong: {problems}.") from None
 
 
-def _zookeeper_secret(source: PolicySource | None, options: AccessOptions) -> SecretData:
-    if options.credentials_file or source is None:
-        return read_secret_file(options.credentials_file)
-    return source.zookeeper_secret()
+def _zookeeper(source: PolicySource | None, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
+    spec = _spec(source, options)
+    if options.credentials_file is not None and spec.zookeeper is not None:
+        zookeeper, secrets = read_credentials_file(options.credentials_file).for_zookeeper(spec.zookeeper)
+        return spec.model_copy(update={"zookeeper": zookeeper}), secrets
+    return spec, Secrets() if source is None else source.zookeeper_secrets()
 
 
-def _client_secret(source: PolicySource, options: AccessOptions) -> SecretData:
-    return read_secret_file(options.client_credentials_file) if options.client_credentials_file else source.client_secret()
+def _brokers(source: PolicySource, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
+    spec = _spec(source, options)
+    if options.client_credentials_file is not None:
+        return read_credentials_file(options.client_credentials_file).for_brokers(spec)
+    return spec, source.brokers_secrets()

@@ -28,7 +28,8 @@ CredentialsFile = Annotated[
     typer.Option(
         "--credentials-file",
         metavar="FILE",
-        help="YAML file with the keys of the policy's ZooKeeper Secret (username and password, or ca.crt, tls.crt and tls.key).",
+        help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; where it names none, "
+        "username and password, or ca.crt, tls.crt and tls.key.",
     ),
 ]
 BootstrapServers = Annotated[
@@ -39,7 +40,9 @@ BootstrapServers = Annotated[
 ]
 ClientCredentialsFile = Annotated[
     Path | None,
-    typer.Option("--client-credentials-file", metavar="FILE", help="YAML file with the keys of the policy's Kafka client Secret."),
+    typer.Option(
+        "--client-credentials-file", metavar="FILE", help="YAML file with the keys of the Secrets that the policy names for the brokers."
+    ),
 ]
 Files = Annotated[
     list[str] | None,
@@ -71,7 +74,7 @@ Command = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandOptions:
     """Which policy a person meant, and what they said of its cluster."""
 
     policy: PolicyOptions
@@ -109,8 +112,8 @@ def _asked(
     credentials_file: CredentialsFile = None,
     bootstrap_servers: BootstrapServers = None,
     client_credentials_file: ClientCredentialsFile = None,
-) -> Asked:
-    return Asked(
+) -> CommandOptions:
+    return CommandOptions(
         PolicyOptions(files=file or (), policy=policy, kubeconfig=kubeconfig, context=kube_context, namespace=namespace),
         AccessOptions(
             zookeeper=zookeeper,

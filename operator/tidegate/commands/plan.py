@@ -12,11 +12,11 @@ from controller_logic.decision import Decision, MemberReport, MemberState, Memor
 from controller_logic.model import Advice, Default, Entity, Mode, Observation, QuotaKey, QuotaWrite, WriteKind
 from controller_logic.quotas.values import KEY_WORDS, enforced_rate
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, PolicySource, find_policy, observed, opened_cluster
-from tidegate.commands.options import Asked, takes_policy_and_cluster
+from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, OutputFormat, Page, Sheet, publish, short_words
-from tidegate.control.observe import Seen
+from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
 
 # One line of a plan for each entity and quota key, gathered from what was observed and what was
@@ -157,7 +157,7 @@ def _show_head(page: Page, observation: Observation) -> None:
     if policy.mode is Mode.OBSERVE:
         page.say("The policy only observes: the operator writes nothing until mode is Enforce.")
     if policy.paused:
-        page.warn("the policy is paused: the operator writes nothing until the annotation tidegate.io/paused is removed.")
+        page.warn(f"the policy is paused by {' and '.join(policy.paused_by)}. The operator writes nothing until that ends.")
 
 
 def _cells(row: PlanRow) -> tuple[str, ...]:
@@ -323,7 +323,7 @@ def _summary(rows: tuple[PlanRow, ...], decision: Decision) -> Document:
 def plan(
     context: typer.Context,
     *,
-    asked: Asked,
+    asked: CommandOptions,
     everything: Annotated[bool, typer.Option("--all", help="Show also what would stay as it is.")] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
@@ -335,7 +335,7 @@ def plan(
 
     Exit code 2 means that something would change, 0 that nothing would, 1 that it cannot be told.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     source = find_policy(around, asked.policy)
     seen, decision = decided(around, source, asked.access)
     warnings = (*source.remarks(), *(warning.message for warning in seen.warnings))
@@ -349,13 +349,13 @@ def plan(
     around.exit_code = plan_exit_code(decision)
 
 
-def decided(around: Surroundings, source: PolicySource, access: AccessOptions) -> tuple[Seen, Decision]:
+def decided(around: CommandContext, source: PolicySource, access: AccessOptions) -> tuple[ObservationResult, Decision]:
     """The operator's own observation and decision, made once and not carried out.
 
     A pause is overlooked for the decision, so that people can see what ends with it; the observation still tells of it.
     """
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
-    awake = replace(seen.observation, policy=replace(seen.observation.policy, paused=False))
+    awake = replace(seen.observation, policy=replace(seen.observation.policy, paused_by=()))
     decision, _ = decide(awake, Memory())
     return seen, decision

@@ -11,16 +11,16 @@ import typer
 
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
-from tidegate.commands.inputs import PolicySource
+from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.inputs import PolicySource, policy_of, terms_of
 from tidegate.commands.output import Page
 from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
-from tidegate.commands.rollup_extra import require_extra
-from tidegate.commands.rollup_policy import terms_of
-from tidegate.commands.trail import moment, trail_in
-from tidegate.control.connections import metrics_settings
+from tidegate.commands.rollup_job import require_extra
+from tidegate.control.audit.lines import lines_in
+from tidegate.control.connections import settings_of
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
+from tidegate.resources.fields import moment
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.report.inputs import member_terms, recommendations
 from tidegate.rollup.report.recipes import source_series
@@ -73,8 +73,7 @@ def _settings(source: PolicySource) -> MetricsSettings:
     spec = source.declared.spec.metrics
     if spec is None:
         return MetricsSettings(PrometheusServer(""))
-    without_secrets = spec.prometheus.model_copy(update={"credentials_secret_ref": None, "ca_secret_ref": None})
-    return metrics_settings(spec.model_copy(update={"prometheus": without_secrets}), login={}, authority={}, folder=Path())
+    return settings_of(spec, PrometheusServer(spec.prometheus.url))
 
 
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
@@ -102,9 +101,8 @@ def report(
 
     With the policy's files members go by their names, contracts are recommended, and prices are the policy's unless given.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
-    from tidegate.commands.rollup_policy import policy_of
     from tidegate.rollup.report.compute import figures_of
     from tidegate.rollup.report.files import write_report
     from tidegate.rollup.report.inputs import stored_provenance, stored_tables
@@ -130,14 +128,14 @@ def report(
         members=parts.members,
         prices=Prices(per_gib=prices, currency=currency),
         recommendations=parts.recommendations,
-        trail=None if audit_file is None else trail_in(audit_file),
+        trail=None if audit_file is None else lines_in(audit_file),
         provenance=replace(stored_provenance(found, start_ms, end_ms), series=parts.series),
     )
     page = write_report(figures_of(request), out)
     Page(around.out).say(f"The report is {page}; the same figures are in {page.with_name('report.json')} and the CSV files beside it.")
 
 
-def _hour(around: Surroundings, text: str) -> int:
+def _hour(around: CommandContext, text: str) -> int:
     at_ms = int(moment(text, now_seconds=around.now_seconds()) * 1000)
     return at_ms - at_ms % _HOUR_MS
 

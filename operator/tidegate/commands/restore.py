@@ -24,13 +24,14 @@ from controller_logic.quotas.steps import is_disturbed
 from controller_logic.quotas.values import KEY_WORDS
 from controller_logic.reasons import Reason
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, opened_tree
 from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, OutputFormat, Page, Sheet, ago_words, publish, short_words
 from tidegate.commands.plan import entity_document
 from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.errors import Conflict, RetryLater, WriteRefused
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate.kafka.zookeeper.nodes import wrong_cluster
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 # Giving back what the ledger shows as ours, with no Kubernetes: the operator's own decision for a
@@ -131,10 +132,10 @@ def _deleting_policy(policy_key: str, quotas: Mapping[Entity, StoredQuota], guar
         key=policy_key,
         uid=uid,
         deleting=True,
-        deletion=DeletionPolicy.RESTORE,
+        deletion_policy=DeletionPolicy.RESTORE,
         window=guard.window,
         max_mute_seconds=guard.max_mute_seconds,
-        notifications_per_quarter_hour=NO_BUDGET,
+        write_budget_changes=NO_BUDGET,
     )
 
 
@@ -370,7 +371,7 @@ def restore(
     start it again as you like. A value that another writer changed since stays as it is. The policy's claim on the cluster
     is released at the end. Stop, pause or delete the operator's policy first: a running operator would write its contracts again.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     guard = Guard(
         max_mute_seconds=NO_MUTE_BOUND_SECONDS if at_once else max_mute_seconds, window=QuotaWindow(window_samples, window_sample_seconds)
     )
@@ -390,11 +391,11 @@ def _refuse_other_cluster(facts: ClusterFacts, expected: str | None, address: st
     if expected is not None and facts.cluster_id != expected:
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
-            f"The Kafka cluster at {address} has id {facts.cluster_id}, not {expected} as --cluster-id demands. Nothing was written.",
+            f"{wrong_cluster(address, facts.cluster_id, expected)} as --cluster-id demands. Nothing was written.",
         )
 
 
-def _dry_run(around: Surroundings, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
+def _dry_run(around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
     givebacks = restoration.look()
     rows = restore_rows(givebacks)
     warnings = tuple(_warnings(givebacks, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()))
@@ -406,7 +407,7 @@ def _dry_run(around: Surroundings, restoration: Restoration, facts: ClusterFacts
     around.exit_code = ExitCode.WOULD_CHANGE if rows or _releases_claim(restoration, facts) else ExitCode.OK
 
 
-def _give_back(around: Surroundings, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
+def _give_back(around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
     progress = Page(around.err)
     first = restoration.look()
     warnings = tuple(_warnings(first, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()))
@@ -440,7 +441,7 @@ def _warnings(givebacks: Sequence[Giveback], facts: ClusterFacts, strange: Seque
         wrote = "" if last is None else f" (last write {ago_words(now_seconds - last)})"
         yield (
             f"Policy {facts.owner_policy_key} claims cluster {facts.cluster_id}{wrote}. An operator that still runs it writes its "
-            "contracts again: stop it, or pause the policy with the annotation tidegate.io/paused=true, before you give back."
+            "contracts again: stop it, or pause the policy with spec.suspend: true, before you give back."
         )
     mute_seconds = max((giveback.longest_mute_seconds for giveback in givebacks), default=0.0)
     if mute_seconds >= LONG_MUTE_SECONDS:

@@ -1,20 +1,26 @@
-"""`tidegate rollup`: who used what, on a laptop or in a Job: `run` makes the usage tables, `show` reads them, `verify` judges them."""
+"""`tidegate rollup`: who used what. `run` and `backfill` make the usage tables, `show` reads them, `verify` judges them."""
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate.commands import options, rollup_backfill, rollup_job
-from tidegate.commands.context import Surroundings, read_secret_file, surroundings_of
-from tidegate.commands.output import OutputFormat, Page, publish
-from tidegate.commands.rollup_extra import require_extra
-from tidegate.commands.trail import moment
-from tidegate.control.connections import named_server
-from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
+from tidegate.commands import options, rollup_job
+from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.credentials_file import read_credentials_file
+from tidegate.commands.inputs import policy_of, terms_of
+from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
+from tidegate.commands.rollup_job import policy_options, require_extra, rollup_policy
+from tidegate.control.audit.lines import lines_in
+from tidegate.errors import InvalidResource
+from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
+from tidegate.resources.fields import moment
 
 app = typer.Typer(name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None)
+
+_FIVE_MINUTES_MS, _HOUR_MS = 300_000, 3_600_000
 
 TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
 Store = Annotated[
@@ -32,7 +38,6 @@ PolicyFiles = Annotated[
 ]
 
 app.command("job", short_help="Publish one window of a policy, as the operator's Jobs do.")(rollup_job.job)
-app.command("backfill", short_help="Publish the hours that a store lacks.")(rollup_backfill.backfill)
 
 
 @app.command("run", short_help="Read Prometheus' history and publish usage tables.")
@@ -44,7 +49,7 @@ def run(
     until: Annotated[str, typer.Option("--to", metavar="TIME", help="The end; an hour that is not over by then is left out.")] = "0s",
     out: Annotated[str, typer.Option("--out", "--store", metavar="DIR|URL", help="Where the tables go; earlier hours in it stay.")],
     preset: Annotated[
-        Preset, typer.Option("--preset", help="Which exporter counts the brokers' cards, as in a policy's `metrics.preset`.")
+        Preset, typer.Option("--preset", help="Which exporter counts the brokers' NICs, as in a policy's `metrics.preset`.")
     ] = Preset.NODE_EXPORTER,
     broker_label: Annotated[
         str | None, typer.Option("--broker-label", metavar="NAME", help="The label that names the broker; unset means the preset's.")
@@ -59,7 +64,8 @@ def run(
         typer.Option(
             "--metrics-credentials-file",
             metavar="FILE",
-            help="YAML file with what Prometheus asks for: `token`, or `username` and `password`; and `ca.crt`, its authority.",
+            help="YAML file with what Prometheus asks for: `token`, or `username` and `password`, or `tls.crt` and `tls.key`; "
+            "and `ca.crt`, its authority.",
         ),
     ] = None,
     file: PolicyFiles = None,
@@ -77,26 +83,84 @@ def run(
 
     A run that is cut short leaves whole hours; the same command again goes on, and changes nothing that is right already.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
-    from tidegate.commands.rollup_here import Asked, roll_up
-    from tidegate.commands.rollup_policy import policy_of, terms_of
-    from tidegate.commands.rollup_progress import shown
-    from tidegate.commands.rollup_span import span_between, span_words
-    from tidegate.commands.trail import trail_in
+    from tidegate.commands.rollup_page import shown
+    from tidegate.rollup.engine import Engine, RollupRequest, Span
 
     now_seconds = around.now_seconds()
     start_ms, end_ms = (int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until))
-    policy, trail = terms_of(policy_of(around, file)), () if audit_file is None else trail_in(audit_file)
+    policy, trail = terms_of(policy_of(around, file)), () if audit_file is None else lines_in(audit_file)
     span = span_between(start_ms, end_ms, now_ms=int(now_seconds * 1000), running=running)
     page, brokers = Page(around.err), None if broker_label is None else BrokerLabel(broker_label)
-    with shown(page) as progress, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        server = named_server(prometheus, read_secret_file(metrics_credentials_file), Path(folder))
+    with shown(page) as progress:
+        server = PrometheusServer(prometheus)
+        if metrics_credentials_file is not None:
+            server = read_credentials_file(metrics_credentials_file).for_named_prometheus(prometheus)
         settings = MetricsSettings(server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds)
-        asked = Asked(settings, store_address(out), *span, policy, trail)
-        published = roll_up(asked, clock_ms=lambda: int(around.now_seconds() * 1000), tell=page.say, progress=progress)
+        request = RollupRequest(settings, store_address(out), policy, trail=trail)
+        with Engine(request, clock_ms=around.now_ms, tell=page.say, progress=progress) as engine:
+            published = engine.publish(Span(*span))
     shown_by = f"`tidegate rollup show usage_1h --store {out}` shows them."
     page.say(f"{span_words(*span)} are published in {len(published)} windows of {out}. {shown_by}")
+
+
+@app.command("backfill", short_help="Publish the hours that a store lacks.")
+def backfill(
+    context: typer.Context,
+    *,
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
+    until: Annotated[str, typer.Option("--to", metavar="TIME", help="The end; an hour that is not over by then is left out.")] = "0s",
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="NAMESPACE/NAME", help="Fill the tables of this policy, as its Jobs would.")
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option("--prometheus", metavar="URL", help="Without a policy: the server, such as http://prometheus:9090.")
+    ] = None,
+    out: Annotated[str | None, typer.Option("--out", "--store", metavar="DIR|URL", help="Without a policy: where the tables are.")] = None,
+    preset: Annotated[Preset, typer.Option("--preset", help="Without a policy: which exporter counts the brokers' NICs.")] = (
+        Preset.NODE_EXPORTER
+    ),
+    broker_label: Annotated[
+        str | None, typer.Option("--broker-label", metavar="NAME", help="Without a policy: the label that names the broker.")
+    ] = None,
+    scrape_interval_seconds: Annotated[
+        int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="Without a policy: how often the server scrapes.")
+    ] = 15,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which hours are missing, and compute none.")] = False,
+    kubeconfig: options.Kubeconfig = None,
+    kube_context: options.KubeContext = None,
+    debug: options.Debug = False,
+) -> None:
+    """Publish every hour between --from and --to that the tables lack, a day at a time, oldest first.
+
+    Hours of which Prometheus tells nothing any more are named at the end, with exit code 1; all others are published.
+    """
+    around = command_context(context, debug=debug)
+    require_extra()
+    start_ms, end_ms = (int(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (since, until))
+    start_ms, end_ms = start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS
+    if (policy is None) == (prometheus is None or out is None):
+        raise InvalidResource("Whose tables? Give --policy NAMESPACE/NAME, or both --prometheus URL and --out DIR.")
+    if start_ms >= end_ms:
+        raise InvalidResource("There is no whole hour between --from and --to. Ask for an hour that is over.")
+    from tidegate.rollup.backfill import Backfill
+    from tidegate.rollup.engine import RollupRequest
+
+    page = Page(around.err)
+    filling = Backfill(start_ms, end_ms, dry_run=dry_run, clock_ms=around.now_ms, tell=page.say, warn=page.warn)
+    if policy is not None:
+        with tempfile.TemporaryDirectory(prefix="tidegate-backfill-") as folder:
+            asked = policy_options(policy, kubeconfig=kubeconfig, context=kube_context)
+            lost = filling.of_policy(rollup_policy(around, asked), Path(folder))
+    else:
+        brokers = None if broker_label is None else BrokerLabel(broker_label)
+        server = PrometheusServer(prometheus or "")
+        metrics = MetricsSettings(server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds)
+        lost = filling.on_this_machine(RollupRequest(metrics, out or ""))
+    if lost:
+        page.say(f"Not published, for Prometheus tells nothing of it: {', '.join(map(str, lost))}.", "red")
+        around.exit_code = ExitCode.ERROR
 
 
 @app.command("show", short_help="Show the top of a usage table.")
@@ -113,27 +177,29 @@ def show(
     debug: options.Debug = False,
 ) -> None:
     """Add the table up over the time asked for and show who had most."""
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
+    from tidegate.commands.rollup_page import show_top
     from tidegate.rollup.show import Question, top
     from tidegate.rollup.tables.store import UsageStore
 
     question = Question(table=table, start_ms=_ms(around, since), end_ms=_ms(around, until), by=by, most=most)
     answer = top(UsageStore.at(store_address(store)), question)
-    publish(around.out, output, answer.document(), show=answer.show)
+    publish(around.out, output, answer.document(), show=partial(show_top, answer))
 
 
 @app.command("verify", short_help="Recompute every sum and say whether a store is whole.")
 def verify(context: typer.Context, *, store: Store, output: options.Output = OutputFormat.TABLE, debug: options.Debug = False) -> None:
     """Read everything that is published, compare it with what was told when it was published, and each table with the finer ones."""
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     require_extra()
+    from tidegate.commands.rollup_page import show_verdict
     from tidegate.rollup.tables.store import UsageStore
     from tidegate.rollup.tables.verify import verify as verified
 
     verdict = verified(UsageStore.at(store_address(store)))
-    publish(around.out, output, verdict.document(), show=verdict.show)
-    around.exit_code = verdict.exit_code
+    publish(around.out, output, verdict.document(), show=partial(show_verdict, verdict))
+    around.exit_code = ExitCode.OK if verdict.is_sound else ExitCode.ERROR
 
 
 def store_address(given: str) -> str:
@@ -141,5 +207,35 @@ def store_address(given: str) -> str:
     return given if "://" in given else f"file://{Path(given).absolute()}"
 
 
-def _ms(around: Surroundings, text: str | None) -> int | None:
+def _ms(around: CommandContext, text: str | None) -> int | None:
     return None if text is None else int(moment(text, now_seconds=around.now_seconds()) * 1000)
+
+
+def span_between(start_ms: int, end_ms: int, *, now_ms: int, running: bool) -> tuple[int, int]:
+    """[start, end) in milliseconds: from a whole hour to a whole one, or with `running` to a window of 5 minutes that is over now.
+
+    Only the hour under way is ever cut, and never at another time than now: publishing an hour as far as an earlier time would take rows
+    out of the tables. Raises InvalidResource where nothing is over between the two.
+    """
+    first_ms, last_ms = start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS
+    this_hour_ms = now_ms - now_ms % _HOUR_MS
+    if running and end_ms > this_hour_ms:
+        last_ms = now_ms - now_ms % _FIVE_MINUTES_MS
+    if first_ms >= last_ms:
+        raise InvalidResource(_nothing_over(running=running))
+    return first_ms, last_ms
+
+
+def span_words(start_ms: int, end_ms: int) -> str:
+    """`3 hours`, or `3 hours and 25 minutes of the one under way`."""
+    hours, rest_ms = divmod(end_ms - start_ms, _HOUR_MS)
+    return f"{hours} hours" + (f" and {rest_ms // 60_000} minutes of the one under way" if rest_ms else "")
+
+
+def _nothing_over(*, running: bool) -> str:
+    if running:
+        return "No window of 5 minutes is over between --from and --to, so nothing was rolled up. Ask for an earlier time, or again later."
+    return (
+        "There is no whole hour between --from and --to, so nothing was rolled up. Ask for an hour that is over, or for the one under way "
+        "with --running."
+    )

@@ -3,21 +3,28 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NoReturn
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Window
 from tidegate.commands import options
-from tidegate.commands.context import surroundings_of
-from tidegate.commands.inputs import PolicyOptions
+from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.inputs import PolicyOptions, find_policy
 from tidegate.commands.output import ExitCode, Page
-from tidegate.commands.rollup_extra import require_extra
-from tidegate.commands.trail import moment
-from tidegate.errors import InvalidResource, NeedsMending, Unauthorized
+from tidegate.control.connections import metrics_settings
+from tidegate.errors import InvalidResource, NotFound, Unauthorized, UserActionRequired
 from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
+from tidegate.resources.fields import moment
 
+if TYPE_CHECKING:
+    from tidegate.rollup.engine import RollupPolicy
+
+_PACKAGES = ("numpy", "pandas", "pyarrow", "pyspark")
 _TERMINATED = 128 + signal.SIGTERM
 
 
@@ -36,15 +43,16 @@ def job(
     Exit codes: 64 when somebody has to mend the policy or what it names, 65 when tables are damaged or of another version, 77 when somebody
     refused the Job: trying again mends none of them. 1 for what may pass by itself.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     around.exit_code_of = exit_code_of
     require_extra()
-    from tidegate.commands.rollup_job_run import run_job
+    from tidegate.rollup.job_run import run_job
 
     asked = policy_options(policy, kubeconfig=kubeconfig, context=kube_context)
     window = Window(*(round(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (window_start, window_end)))
-    with _ended_by_sigterm():
-        run_job(around, asked, window, tell=Page(around.err).say)
+    with _ended_by_sigterm(), TemporaryDirectory(prefix="tidegate-job-") as folder:
+        found = rollup_policy(around, asked)
+        run_job(found, window, folder=Path(folder), clock_ms=around.now_ms, tell=Page(around.err).say)
 
 
 def policy_options(policy: str, *, kubeconfig: Path | None, context: str | None) -> PolicyOptions:
@@ -53,6 +61,37 @@ def policy_options(policy: str, *, kubeconfig: Path | None, context: str | None)
     if not namespace or not name:
         raise InvalidResource(f"{policy!r} names no policy. Write it as NAMESPACE/NAME.")
     return PolicyOptions(policy=policy, kubeconfig=kubeconfig, context=context, namespace=namespace)
+
+
+def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy":
+    """What a policy declares of its rollups, with the Secrets for Prometheus.
+
+    Raises InvalidResource for a policy without `rollup` or `metrics`, and what asking Kubernetes raises.
+    """
+    from tidegate.rollup.engine import RollupPolicy
+
+    source = find_policy(around, asked)
+    declared, spec = source.declared, source.declared.spec
+    if spec.rollup is None or spec.metrics is None or source.kubernetes is None:
+        lacking = "rollup" if spec.rollup is None else "metrics"
+        raise InvalidResource(f"Policy {declared.policy.key} has no spec.{lacking}, so there is nothing to roll up for it. Add it.")
+    metrics = metrics_settings(spec.metrics, source.metrics_secrets())
+    return RollupPolicy(
+        source.kubernetes,
+        declared.policy,
+        declared.tiers or (),
+        source.tier_statuses,
+        spec.rollup,
+        metrics,
+    )
+
+
+def require_extra() -> None:
+    """Raises NotFound with the command that installs what usage tables need, where that is missing: the operator itself does without."""
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        told = f"Usage tables need {', '.join(missing)}, which this installation does not have."
+        raise NotFound(Reason.INVALID_SPEC, f"{told} `pip install 'tidegate[rollup]'` brings them; `make setup` of a clone does, too.")
 
 
 def exit_code_of(error: Exception) -> int:
@@ -65,7 +104,7 @@ def exit_code_of(error: Exception) -> int:
             return EXIT_FORBIDDEN
         case UsageDamaged() | OtherVersion():
             return EXIT_BAD_DATA
-        case NeedsMending():
+        case UserActionRequired():
             return EXIT_BAD_CONFIGURATION
     return ExitCode.ERROR
 

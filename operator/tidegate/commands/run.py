@@ -10,7 +10,7 @@ import typer
 
 from tidegate import __version__
 from tidegate.commands import options
-from tidegate.commands.context import surroundings_of
+from tidegate.commands.context import command_context
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
 
@@ -23,7 +23,7 @@ REVISION_VARIABLE = "TIDEGATE_REVISION"  # set when an image is built, where no 
 
 def version(context: typer.Context, *, output: options.Output = OutputFormat.TABLE, debug: options.Debug = False) -> None:
     """Say which version this is, on which Python, and which custom resources it speaks."""
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     document = version_document()
 
     def show(page: Page) -> None:
@@ -92,7 +92,7 @@ def run(
     debug: options.Debug = False,
 ) -> None:
     """Run the operator until it is told to stop (SIGTERM or Ctrl-C). It finishes the batch under way and releases its Leases."""
-    surroundings_of(context, debug=debug)
+    command_context(context, debug=debug)
     from tidegate import main  # kopf and the clients behind it take a second to import, which no other command should pay
 
     settings = Settings(

@@ -14,9 +14,9 @@ from controller_logic.model import Observation
 from controller_logic.quotas.values import KEY_WORDS, rate_words
 from controller_logic.throttle.pressure import Pressure
 from tidegate.commands import options
-from tidegate.commands.context import Surroundings, surroundings_of
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy
-from tidegate.commands.options import Asked, takes_policy_and_cluster
+from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, ago_words, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.top_rows import BrokerRow, LevelRow, RateRow, Sight, broker_rows, level_rows, opened_lookout, rate_rows
@@ -79,15 +79,15 @@ def _broker_sheet(rows: Sequence[BrokerRow]) -> Sheet:
 
 
 def _broker_cells(row: BrokerRow) -> Sequence[str]:
-    card = row.card
-    carries, limit = (card.bytes_per_second, card.limit) if card is not None else (None, None)
+    nic = row.nic
+    carries, limit = (nic.bytes_per_second, nic.limit) if nic is not None else (None, None)
     share = f"{100 * carries / limit:.0f} %" if carries is not None and limit else ""
     return (
         str(row.broker),
         row.direction.value if row.direction is not None else "",
         f"{_number(carries)} of {rate_words(limit)}" if limit is not None else "no limit",
         share,
-        _rate(row.clients) if card is not None else "",
+        _rate(row.clients) if nic is not None else "",
         "" if row.age_seconds is None else f"{row.age_seconds:.0f} s",
         row.pressure.value,
         _cut(row.why, _LONGEST_WHY),
@@ -198,13 +198,13 @@ def _problems(sight: Sight) -> Sequence[Document]:
 
 
 def _broker(row: BrokerRow) -> Document:
-    card = row.card
+    nic = row.nic
     return {
         "id": row.broker,
         "direction": None if row.direction is None else row.direction.value,
-        "bytesPerSecond": None if card is None else card.bytes_per_second,
-        "limit": None if card is None else card.limit,
-        "capacity": None if card is None else card.capacity,
+        "bytesPerSecond": None if nic is None else nic.bytes_per_second,
+        "limit": None if nic is None else nic.limit,
+        "capacity": None if nic is None else nic.capacity,
         "clientsBytesPerSecond": row.clients,
         "ageSeconds": row.age_seconds,
         "pressure": row.pressure.value,
@@ -254,10 +254,14 @@ _FROM_THE_TOP = "\x1b[H\x1b[J"  # the cursor home, and everything below it clear
 def top(
     context: typer.Context,
     *,
-    asked: Asked,
+    asked: CommandOptions,
     metrics_credentials_file: Annotated[
         Path | None,
-        typer.Option("--metrics-credentials-file", metavar="FILE", help="YAML file with the keys of the policy's Secrets for Prometheus."),
+        typer.Option(
+            "--metrics-credentials-file",
+            metavar="FILE",
+            help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     interval: Annotated[int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")] = 5,
@@ -272,7 +276,7 @@ def top(
     that Kafka tells of any broker, a mean over up to a minute. On a terminal the table stays in place; with --output json every look is
     one line.
     """
-    around = surroundings_of(context, debug=debug)
+    around = command_context(context, debug=debug)
     if not once and STANDARD_INPUT in asked.policy.files:
         raise InvalidResource("Standard input can be read only once: add --once, or give the policy in a file.")
     in_place = around.out.isatty() and output is OutputFormat.TABLE and not once
@@ -284,7 +288,7 @@ def top(
             around.wait_seconds(interval)
 
 
-def _looks(around: Surroundings, asked: Asked, metrics_file: Path | None) -> Generator[Sight, None, None]:
+def _looks(around: CommandContext, asked: CommandOptions, metrics_file: Path | None) -> Generator[Sight, None, None]:
     """A look whenever it is asked for, always by the policy as it is now. Connections are kept for as long as the policy names the same."""
     source = find_policy(around, asked.policy)
     while True:
@@ -299,7 +303,7 @@ def _names_the_same(one: PolicySource, other: PolicySource) -> bool:
     return (one.declared.spec.kafka, one.declared.spec.metrics) == (other.declared.spec.kafka, other.declared.spec.metrics)
 
 
-def _newest(around: Surroundings, asked: Asked, known: PolicySource) -> PolicySource:
+def _newest(around: CommandContext, asked: CommandOptions, known: PolicySource) -> PolicySource:
     """The policy as it is now; as it was known where it cannot be read just now."""
     try:
         return find_policy(around, asked.policy)
@@ -308,7 +312,7 @@ def _newest(around: Surroundings, asked: Asked, known: PolicySource) -> PolicySo
         return known
 
 
-def _show(around: Surroundings, sight: Sight, output: OutputFormat, *, most_members: int, once: bool, in_place: bool) -> None:
+def _show(around: CommandContext, sight: Sight, output: OutputFormat, *, most_members: int, once: bool, in_place: bool) -> None:
     document = sight_document(sight)
     if output is OutputFormat.JSON and not once:
         around.out.write(json.dumps(document, ensure_ascii=False) + "\n")

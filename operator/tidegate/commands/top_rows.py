@@ -3,7 +3,6 @@
 Rates are bytes per second, measured ones as floats; None is unknown, never zero. Rows only bring together what was observed and decided.
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,10 +25,11 @@ from controller_logic.model import (
 )
 from controller_logic.quotas.values import enforced_rate
 from controller_logic.throttle.input import Flows, flows_of
-from controller_logic.throttle.pressure import Card, Pressure, Watched, WatchedBroker, watch
-from tidegate.commands.context import Surroundings, read_secret_file
+from controller_logic.throttle.pressure import NicStatus, Pressure, Watched, WatchedBroker, watch
+from tidegate.commands.context import CommandContext
+from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster
-from tidegate.control.connections import metrics_settings
+from tidegate.control.connections import metrics_settings, settings_of
 from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
@@ -83,7 +83,7 @@ class Sight:
 class Lookout:
     """Looks at one policy's cluster again and again. It writes nothing."""
 
-    def __init__(self, around: Surroundings, cluster: KafkaCluster, reader: Reader | None) -> None:
+    def __init__(self, around: CommandContext, cluster: KafkaCluster, reader: Reader | None) -> None:
         self._around = around
         self._cluster = cluster
         self._reader = reader
@@ -115,15 +115,15 @@ class Lookout:
 
 def _said(status: Mapping[str, Any]) -> Mapping[Level, LevelWord]:
     levels = {level.value: level for level in Level}
-    tiers = [tier for tier in status.get("tiers") or () if tier.get("level") in levels]
-    return {levels[tier["level"]]: LevelWord(str(tier.get("state")), tier.get("since") or "", tier.get("because") or "") for tier in tiers}
+    known = [one for one in status.get("levels") or () if one.get("level") in levels]
+    return {levels[one["level"]]: LevelWord(str(one.get("state")), one.get("since") or "", one.get("because") or "") for one in known}
 
 
 @contextmanager
-def opened_lookout(around: Surroundings, source: PolicySource, access: AccessOptions, *, metrics_file: Path | None) -> Iterator[Lookout]:
+def opened_lookout(around: CommandContext, source: PolicySource, access: AccessOptions, *, metrics_file: Path | None) -> Iterator[Lookout]:
     """The policy's cluster and its Prometheus. Credentials of the latter come from `metrics_file` where it is given."""
-    with opened_cluster(around, source, access) as cluster, tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        reader = _reader(around, source, metrics_file, folder=Path(folder))
+    with opened_cluster(around, source, access) as cluster:
+        reader = _reader(around, source, metrics_file)
         if reader is None:
             yield Lookout(around, cluster, None)
             return
@@ -131,13 +131,13 @@ def opened_lookout(around: Surroundings, source: PolicySource, access: AccessOpt
             yield Lookout(around, cluster, reader)
 
 
-def _reader(around: Surroundings, source: PolicySource, metrics_file: Path | None, *, folder: Path) -> Reader | None:
+def _reader(around: CommandContext, source: PolicySource, metrics_file: Path | None) -> Reader | None:
     spec = source.declared.spec.metrics
     if spec is None:
         return None
-    secret = read_secret_file(metrics_file)
-    login, authority = (secret, secret) if metrics_file is not None else source.metrics_secrets()
-    return around.open_reader(metrics_settings(spec, login=login, authority=authority, folder=folder))
+    if metrics_file is None:
+        return around.open_reader(metrics_settings(spec, source.metrics_secrets()))
+    return around.open_reader(settings_of(spec, read_credentials_file(metrics_file).for_prometheus(spec.prometheus)))
 
 
 KEYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
@@ -151,7 +151,7 @@ class BrokerRow:
     broker: int
     direction: Direction | None
     pressure: Pressure
-    card: Card | None
+    nic: NicStatus | None
     clients: float | None
     age_seconds: float | None
     why: str
@@ -201,25 +201,25 @@ def broker_rows(sight: Sight) -> tuple[BrokerRow, ...]:
 
 
 def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[BrokerRow]:
-    if not one.cards:
+    if not one.nics:
         yield BrokerRow(one.broker, None, one.pressure, None, None, None, "it has no limit")
-    for way, card in one.cards.items():
+    for way, nic in one.nics.items():
         clients = flows.total(one.broker, way) if flows.is_measured(one.broker, way) else None
-        age_seconds = None if card.at_seconds is None else now_seconds - card.at_seconds
-        yield BrokerRow(one.broker, way, _pressure(one, card), card, clients, age_seconds, _why(one, card))
+        age_seconds = None if nic.at_seconds is None else now_seconds - nic.at_seconds
+        yield BrokerRow(one.broker, way, _pressure(one, nic), nic, clients, age_seconds, _why(one, nic))
 
 
-def _pressure(one: WatchedBroker, card: Card) -> Pressure:
-    """The card's own word; a broker that is over counts as over in the direction that was above its limit a moment ago."""
-    swings = one.pressure is Pressure.OVER and card.known and not any(other.pressure is Pressure.OVER for other in one.cards.values())
-    return Pressure.OVER if swings and card.hot_samples else card.pressure
+def _pressure(one: WatchedBroker, nic: NicStatus) -> Pressure:
+    """The NIC's own word; a broker that is over counts as over in the direction that was above its limit a moment ago."""
+    swings = one.pressure is Pressure.OVER and nic.known and not any(other.pressure is Pressure.OVER for other in one.nics.values())
+    return Pressure.OVER if swings and nic.hot_samples else nic.pressure
 
 
-def _why(one: WatchedBroker, card: Card) -> str:
-    if not card.known:
-        return card.why
-    hot = f"{card.hot_samples} of {card.samples} samples above" if card.hot_samples else ""
-    swings = "was above a moment ago" if one.pressure is Pressure.OVER and card.pressure is Pressure.WITHIN and not hot else ""
+def _why(one: WatchedBroker, nic: NicStatus) -> str:
+    if not nic.known:
+        return nic.why
+    hot = f"{nic.hot_samples} of {nic.samples} samples above" if nic.hot_samples else ""
+    swings = "was above a moment ago" if one.pressure is Pressure.OVER and nic.pressure is Pressure.WITHIN and not hot else ""
     return hot or swings
 
 

@@ -5,169 +5,220 @@ It does not watch over the connection's health: store and topology reconnect by 
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from controller_logic.reasons import Reason
-from tidegate.control.observe import KafkaCluster
-from tidegate.errors import NeedsMending, TidegateError
-from tidegate.kafka.brokers import KafkaTopology
+from tidegate.control.observe import KafkaCluster, TopologySource
+from tidegate.errors import TidegateError, UserActionRequired
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, TlsFiles, ZooKeeperConnection
-from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import Kubernetes
-from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset, PrometheusServer
+from tidegate.prometheus.settings import (
+    BasicLogin,
+    BearerLogin,
+    BrokerInstances,
+    BrokerLabel,
+    MetricsSettings,
+    Preset,
+    PrometheusServer,
+    TlsTexts,
+)
 from tidegate.prometheus.settings import Queries as Selectors
-from tidegate.resources.fields import SecretRef
-from tidegate.resources.policy import BrokerIds, MetricQueries, MetricsSource
+from tidegate.resources.authentication import CertificateAndKey, KafkaAuthentication, PrometheusAuthentication, Tls, ZooKeeperAuthentication
+from tidegate.resources.policy import BrokerIdentity, MetricQueries, MetricsSource
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
-# Turns the keys of a Secret into connection settings for ZooKeeper and for the brokers.
+# Turns a policy's `tls` and `authentication`, and the Secrets that they name, into settings for
+# ZooKeeper and for the brokers.
 #
-# Keys, as in Kubernetes' own Secret types: `username` and `password` (and, for brokers,
-# `sasl.mechanism`), `ca.crt`, `tls.crt` and
-# `tls.key`. Kafka's libraries want certificates as files, so these are written to a private folder
-# that lives as long as
-# the connection. No value is ever shown.
+# Kafka's libraries want certificates as files, so these are written to a private folder that lives
+# as long as the connection. No value of
+# a Secret is ever shown.
 
 
 SecretData = Mapping[str, bytes]
-_BROKER_MECHANISMS = (SaslMechanism.SCRAM_SHA_512, SaslMechanism.SCRAM_SHA_256, SaslMechanism.PLAIN)
-_TLS_KEYS = ("ca.crt", "tls.crt", "tls.key")
+
+QUOTAS_STAY = "every quota stays as it is until then"
+_MECHANISMS = {
+    "scram-sha-512": SaslMechanism.SCRAM_SHA_512,
+    "scram-sha-256": SaslMechanism.SCRAM_SHA_256,
+    "plain": SaslMechanism.PLAIN,
+    "digest": SaslMechanism.DIGEST_MD5,
+}
 
 
-def zookeeper_connection(spec: KafkaSpec, secret: SecretData, folder: Path) -> ZooKeeperConnection:
-    """How to reach the policy's ZooKeeper. Raises NeedsMending with SECRET_UNREADABLE when the Secret lacks a key."""
-    if spec.zookeeper is None:
-        raise NeedsMending(Reason.INVALID_SPEC, "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays as it is")
-    login = _login(secret, SaslMechanism.DIGEST_MD5, what="ZooKeeper")
-    return ZooKeeperConnection(spec.zookeeper.connect, sasl=login, tls=_tls_files(secret, folder / "zookeeper"))
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The Secrets of one namespace that a connection needs, by name; with `file` all of them come from that file instead.
+
+    Everything that is not there raises UserActionRequired with SECRET_UNREADABLE, which names the Secret and the key.
+    """
+
+    namespace: str = ""
+    data: Mapping[str, SecretData] = field(default_factory=dict, repr=False)
+    file: Path | None = None
+
+    def value(self, secret: str, key: str, *, meanwhile: str) -> bytes:
+        """The value as it is; empty ones count as missing. `meanwhile` is what happens until it is there."""
+        value = self.data.get(secret, {}).get(key)
+        if not value:
+            what = "has no key" if value is None else "has nothing in its key"
+            raise _unreadable(f"{self._called(secret)} {what} {key}; {meanwhile}")
+        return value
+
+    def text(self, secret: str, key: str, *, meanwhile: str) -> str:
+        """The value as text without line ends around it, which editors add."""
+        try:
+            text = self.value(secret, key, meanwhile=meanwhile).decode("utf-8").strip("\r\n")
+        except UnicodeDecodeError:
+            raise _unreadable(f"{self._called(secret)} must have UTF-8 text in its key {key}; {meanwhile}") from None
+        if not text:
+            raise _unreadable(f"{self._called(secret)} has nothing in its key {key}; {meanwhile}")
+        return text
+
+    def keys_like(self, secret: str, pattern: str, *, meanwhile: str) -> list[str]:
+        """The keys that match `pattern`, in order; there is at least one."""
+        found = sorted(key for key in self.data.get(secret, {}) if fnmatchcase(key, pattern))
+        if not found:
+            raise _unreadable(f"{self._called(secret)} has no key that matches {pattern}; {meanwhile}")
+        return found
+
+    def _called(self, secret: str) -> str:
+        return f"Credentials file {self.file}" if self.file is not None else f"Secret {self.namespace}/{secret}"
 
 
-def brokers_connection(spec: KafkaSpec, secret: SecretData, folder: Path) -> KafkaConnection:
-    """How to reach the policy's brokers; SCRAM-SHA-512 where the Secret names no `sasl.mechanism`."""
-    login = _login(secret, _mechanism(secret), what="the brokers")
-    servers = tuple(spec.bootstrap_servers.split(","))
-    return KafkaConnection(servers, sasl=login, tls=_tls_files(secret, folder / "brokers"))
+def read_secrets(kubernetes: Kubernetes, namespace: str, names: Collection[str], *, known: Secrets | None = None) -> Secrets:
+    """Read these Secrets. One that cannot be read is taken from `known` where it is there; else the error is raised."""
+    data: dict[str, SecretData] = {}
+    for name in sorted(names):
+        try:
+            data[name] = dict(kubernetes.read_secret(namespace, name))
+        except TidegateError:
+            if known is None or name not in known.data:
+                raise
+            data[name] = known.data[name]
+    return Secrets(namespace, data)
 
 
-def _mechanism(secret: SecretData) -> SaslMechanism:
-    named = secret_text(secret, "sasl.mechanism") or SaslMechanism.SCRAM_SHA_512
-    found = next((mechanism for mechanism in _BROKER_MECHANISMS if mechanism == named), None)
-    if found is None:
-        known = ", ".join(_BROKER_MECHANISMS)
-        raise lacking(f"key sasl.mechanism of the Kafka client Secret must be one of {known}")
-    return found
+def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> ZooKeeperConnection:
+    """How to reach the policy's ZooKeeper. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
+    zookeeper = spec.zookeeper
+    if zookeeper is None:
+        raise UserActionRequired(
+            Reason.INVALID_SPEC, "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays as it is"
+        )
+    tls = _tls_files(zookeeper.tls, zookeeper.authentication, secrets, folder / "zookeeper")
+    return ZooKeeperConnection(zookeeper.connect, sasl=_login(zookeeper.authentication, secrets), tls=tls)
 
 
-def _login(secret: SecretData, mechanism: SaslMechanism, *, what: str) -> SaslLogin | None:
-    username, password = secret_text(secret, "username"), secret_text(secret, "password")
-    if username is None and password is None:
+def brokers_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> KafkaConnection:
+    """How to reach the policy's brokers. Raises like `zookeeper_connection`."""
+    tls = _tls_files(spec.tls, spec.authentication, secrets, folder / "brokers")
+    return KafkaConnection(tuple(spec.bootstrap_servers.split(",")), sasl=_login(spec.authentication, secrets), tls=tls)
+
+
+def trusted_certificates(tls: Tls | None, secrets: Secrets, *, meanwhile: str) -> bytes | None:
+    """All certificates that are trusted, one after the other; None = the machine's own authorities."""
+    found: list[bytes] = []
+    for trusted in (tls.trusted_certificates or ()) if tls is not None else ():
+        name = trusted.secret_name
+        keys = [trusted.certificate] if trusted.certificate else secrets.keys_like(name, trusted.pattern or "*", meanwhile=meanwhile)
+        found += [secrets.value(name, key, meanwhile=meanwhile) for key in keys]
+    return b"\n".join(found) if found else None
+
+
+def certificate_and_key(where: CertificateAndKey, secrets: Secrets, *, meanwhile: str) -> tuple[bytes, bytes]:
+    """The client certificate and its key, both PEM."""
+    certificate = secrets.value(where.secret_name, where.certificate, meanwhile=meanwhile)
+    return certificate, secrets.value(where.secret_name, where.key, meanwhile=meanwhile)
+
+
+def _login(declared: KafkaAuthentication | ZooKeeperAuthentication | None, secrets: Secrets) -> SaslLogin | None:
+    if declared is None or declared.username is None or declared.password_secret is None:  # type tls: the certificate is the login
         return None
-    if not username or not password:
-        raise lacking(f"the Secret for {what} must have both keys username and password, or neither")
-    return SaslLogin(mechanism, username, password)
+    password = secrets.text(declared.password_secret.secret_name, declared.password_secret.password, meanwhile=QUOTAS_STAY)
+    return SaslLogin(_MECHANISMS[declared.type], declared.username, password)
 
 
-def _tls_files(secret: SecretData, folder: Path) -> TlsFiles | None:
-    given = {key: secret[key] for key in _TLS_KEYS if key in secret}
-    if not given:
+def _tls_files(
+    tls: Tls | None, login: KafkaAuthentication | ZooKeeperAuthentication | None, secrets: Secrets, folder: Path
+) -> TlsFiles | None:
+    if tls is None:
         return None
-    if ("tls.crt" in given) != ("tls.key" in given):
-        raise lacking("a Secret with a client certificate must have both keys tls.crt and tls.key")
+    authorities, files = trusted_certificates(tls, secrets, meanwhile=QUOTAS_STAY), TlsFiles()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files = {key: write_private(folder / key, content) for key, content in given.items()}
-    return TlsFiles(ca_file=files.get("ca.crt"), certificate_file=files.get("tls.crt"), key_file=files.get("tls.key"))
+    if authorities is not None:
+        files = TlsFiles(ca_file=_write_private(folder / "ca.crt", authorities))
+    if login is None or login.certificate_and_key is None:
+        return files
+    certificate, key = certificate_and_key(login.certificate_and_key, secrets, meanwhile=QUOTAS_STAY)
+    return TlsFiles(files.ca_file, _write_private(folder / "tls.crt", certificate), _write_private(folder / "tls.key", key))
 
 
-def write_private(path: Path, content: bytes) -> str:
+def _write_private(path: Path, content: bytes) -> str:
     """Write a file that only this user may read; returns its path."""
     path.touch(mode=0o600)
     path.write_bytes(content)
     return str(path)
 
 
-def secret_text(secret: SecretData, key: str) -> str | None:
-    """The value as text without line ends around it; None where the Secret has no such key. Raises NeedsMending for what is no text."""
-    value = secret.get(key)
-    if value is None:
-        return None
-    try:
-        return value.decode("utf-8").strip("\r\n")
-    except UnicodeDecodeError:
-        raise lacking(f"key {key} of the Secret must be UTF-8 text") from None
+def _unreadable(message: str) -> UserActionRequired:
+    return UserActionRequired(Reason.SECRET_UNREADABLE, message)
 
 
-def lacking(what_must_hold: str, *, meanwhile: str = "every quota stays as it is until then") -> NeedsMending:
-    """The error for a Secret that does not hold what it must; `meanwhile` says what happens until it does."""
-    return NeedsMending(Reason.SECRET_UNREADABLE, f"{what_must_hold[0].upper()}{what_must_hold[1:]}; {meanwhile}")
+# Turns a policy's `metrics` and the Secrets that it names into settings for reading Prometheus. No
+# value of a Secret is ever shown.
 
 
-# Turns a policy's `metrics` and its Secrets into settings for reading Prometheus. No value of a
-# Secret is ever shown.
-#
-# Keys: `token`, or `username` and `password`, in the Secret of credentials; `ca.crt` in that of
-# the certificate authority, which is
-# written to a private folder because the HTTP library wants a file.
+NOT_MEASURED = "load is not read until then"
 
 
-def metrics_settings(spec: MetricsSource, *, login: SecretData, authority: SecretData, folder: Path) -> MetricsSettings:
-    """How to read the policy's metrics. Raises NeedsMending with SECRET_UNREADABLE when a Secret lacks a key."""
-    server = PrometheusServer(spec.prometheus.url, login=_prometheus_login(spec, login), ca_file=_authority(spec, authority, folder))
+def metrics_settings(spec: MetricsSource, secrets: Secrets) -> MetricsSettings:
+    """How to read the policy's metrics. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
+    return settings_of(spec, prometheus_server(spec.prometheus.url, spec.prometheus.tls, spec.prometheus.authentication, secrets))
+
+
+def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSettings:
+    """Everything but the server as the policy declares it."""
     return MetricsSettings(
         server,
-        Preset(spec.preset_or_default),
+        Preset(spec.preset),
         _queries(spec.queries),
-        None if spec.broker_ids is None else _identity(spec.broker_ids),
-        scrape_interval_seconds=spec.scrape_interval_seconds_or_default,
-        stale_after_seconds=spec.stale_after_seconds_or_default,
+        None if spec.broker_identity is None else _identity(spec.broker_identity),
+        matchers=dict(spec.matchers or {}),
+        scrape_interval_seconds=spec.scrape_interval_seconds,
+        stale_after_seconds=spec.stale_after_seconds,
     )
 
 
-def named_server(url: str, secret: SecretData, folder: Path) -> PrometheusServer:
-    """A server that no policy names, with whatever of the keys there is: a login, an authority, both, or neither.
+def prometheus_server(
+    url: str, tls: Tls | None, login: PrometheusAuthentication | None, secrets: Secrets, *, meanwhile: str = NOT_MEASURED
+) -> PrometheusServer:
+    """How to reach the server. Raises UserActionRequired (SECRET_UNREADABLE) where a Secret lacks a key; `meanwhile` ends the message."""
+    authorities = trusted_certificates(tls, secrets, meanwhile=meanwhile)
+    certificate, key = None, None
+    if login is not None and login.certificate_and_key is not None:
+        certificate, key = certificate_and_key(login.certificate_and_key, secrets, meanwhile=meanwhile)
+    given = authorities is not None or certificate is not None
+    return PrometheusServer(
+        url, _prometheus_login(login, secrets, meanwhile), tls=TlsTexts(authorities, certificate, key) if given else None
+    )
 
-    Raises NeedsMending with SECRET_UNREADABLE for half a login, and where there are keys but none of these.
-    """
-    login, has_authority = _login_in(secret), "ca.crt" in secret
-    has_half = login is None and bool({"token", "username", "password"} & secret.keys())
-    if has_half or (secret and login is None and not has_authority):
-        raise lacking("credentials for Prometheus must have the key token, both keys username and password, or ca.crt", meanwhile=_NOT_READ)
-    return PrometheusServer(url, login=login, ca_file=_authority_in(secret, folder) if has_authority else None)
 
-
-def _prometheus_login(spec: MetricsSource, secret: SecretData) -> BearerLogin | BasicLogin | None:
-    if spec.prometheus.credentials_secret_ref is None:
+def _prometheus_login(declared: PrometheusAuthentication | None, secrets: Secrets, meanwhile: str) -> BearerLogin | BasicLogin | None:
+    if declared is None:
         return None
-    login = _login_in(secret)
-    if login is None:
-        raise lacking("the Secret for Prometheus must have the key token, or both keys username and password", meanwhile=_MEANWHILE)
-    return login
-
-
-def _login_in(secret: SecretData) -> BearerLogin | BasicLogin | None:
-    token, username, password = (secret_text(secret, key) for key in ("token", "username", "password"))
-    if token:
-        return BearerLogin(token)
-    return BasicLogin(username, password) if username and password else None
-
-
-def _authority(spec: MetricsSource, secret: SecretData, folder: Path) -> str | None:
-    if spec.prometheus.ca_secret_ref is None:
+    if declared.token_secret is not None:
+        return BearerLogin(secrets.text(declared.token_secret.secret_name, declared.token_secret.token, meanwhile=meanwhile))
+    if declared.username is None or declared.password_secret is None:  # type tls: the certificate is the login
         return None
-    if "ca.crt" not in secret:
-        raise lacking("the Secret named by metrics.prometheus.caSecretRef must have the key ca.crt", meanwhile=_MEANWHILE)
-    return _authority_in(secret, folder)
-
-
-def _authority_in(secret: SecretData, folder: Path) -> str:
-    return write_private(folder / "prometheus-ca.crt", secret["ca.crt"])
-
-
-_MEANWHILE = "load is not read until then"
-_NOT_READ = "nothing was read"
+    password = secrets.text(declared.password_secret.secret_name, declared.password_secret.password, meanwhile=meanwhile)
+    return BasicLogin(declared.username, password)
 
 
 def _queries(declared: MetricQueries | None) -> Selectors:
@@ -176,7 +227,7 @@ def _queries(declared: MetricQueries | None) -> Selectors:
     return Selectors(declared.egress, declared.ingress, declared.user_fetch, declared.user_produce)
 
 
-def _identity(ids: BrokerIds) -> BrokerLabel | BrokerInstances:
+def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
     if ids.label is not None:
         return BrokerLabel(ids.label)
     return BrokerInstances({entry.instance: entry.id for entry in ids.instances or ()})
@@ -184,24 +235,71 @@ def _identity(ids: BrokerIds) -> BrokerLabel | BrokerInstances:
 
 # Connects a policy to its real cluster: quotas through ZooKeeper, leaders from the brokers.
 # Neither is contacted before its first use.
+#
+# The libraries are imported when a connection is opened, so that a command which opens none
+# answers at once.
 
 
-def open_cluster(spec: KafkaSpec, *, zookeeper_secret: SecretData, client_secret: SecretData, folder: Path) -> KafkaCluster:
-    """The real thing. Neither side is contacted before its first use."""
-    zookeeper = zookeeper_connection(spec, zookeeper_secret, folder)
-    brokers = brokers_connection(spec, client_secret, folder)
-    store = ZooKeeperQuotaStore(ZooKeeperSession(zookeeper))
-    return KafkaCluster(zookeeper.connect, store, KafkaTopology(brokers, topic_names=store.topic_names))
+class OpenTree(Protocol):
+    """Opens the ZooKeeper of `spec`. `folder` is private and outlives the connection; certificates are kept there."""
+
+    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree: ...
+
+
+class OpenTopology(Protocol):
+    """Opens the brokers of `spec`; `topic_names` lists all topics, for prefixes."""
+
+    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource: ...
+
+
+def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
+    """See OpenTree. Raises UserActionRequired when a Secret does not hold what it must."""
+    from tidegate.kafka.zookeeper.session import ZooKeeperSession
+
+    return ZooKeeperSession(zookeeper_connection(spec, secrets, folder))
+
+
+def open_topology(spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource:
+    """See OpenTopology. Raises UserActionRequired when a Secret does not hold what it must."""
+    from tidegate.kafka.brokers import KafkaTopology
+
+    return KafkaTopology(brokers_connection(spec, secrets, folder), topic_names=topic_names)
+
+
+def open_cluster(
+    spec: KafkaSpec,
+    *,
+    secrets: Secrets,
+    folder: Path,
+    brokers_secrets: Secrets | None = None,
+    open_tree: OpenTree = open_tree,
+    open_topology: OpenTopology = open_topology,
+) -> KafkaCluster:
+    """The cluster of `spec`; `brokers_secrets` where those of the brokers come from elsewhere than ZooKeeper's.
+
+    Raises UserActionRequired when a Secret does not hold what it must.
+    """
+    tree = open_tree(spec, secrets, folder=folder)
+    store = ZooKeeperQuotaStore(tree)
+    try:
+        topology = open_topology(spec, brokers_secrets or secrets, folder=folder, topic_names=store.topic_names)
+    except BaseException:
+        store.close()
+        raise
+    return KafkaCluster(tree.address, store, topology)
 
 
 # A changed Secret is noticed within this time; reading it every pass would be noise in the API server's audit log.
 SECRET_AGE_SECONDS = 60.0
 
+Origin = TypeVar("Origin")
+Opened = TypeVar("Opened")
+
 
 class OpenCluster(Protocol):
     """Connects to a cluster; a test hands in its own."""
 
-    def __call__(self, spec: KafkaSpec, *, zookeeper_secret: SecretData, client_secret: SecretData, folder: Path) -> KafkaCluster: ...
+    def __call__(self, spec: KafkaSpec, *, secrets: Secrets, folder: Path) -> KafkaCluster: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +307,59 @@ class _Wanted:
     """What a connection was made of; the same again needs no new one."""
 
     spec: KafkaSpec
-    zookeeper_secret: SecretData = field(repr=False)
-    client_secret: SecretData = field(repr=False)
+    secrets: Secrets
+
+
+class Renewed(Generic[Origin, Opened]):
+    """Something that is open, with a private folder; opened anew when what it was made of has changed. One thread at a time may use it.
+
+    `read` gives what it is made of now, Secrets among it, and gets what it was made of; it is asked once a minute. `close` must not raise.
+    """
+
+    def __init__(
+        self,
+        *,
+        read: Callable[[Origin | None], Origin],
+        opener: Callable[[Origin, Path], Opened],
+        close: Callable[[Opened], None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._read = read
+        self._opener = opener
+        self._close = close
+        self._monotonic = monotonic
+        self._origin: Origin | None = None
+        self._read_at_seconds = float("-inf")
+        self._opened: Opened | None = None
+        self._folder: Path | None = None
+
+    @property
+    def origin(self) -> Origin | None:
+        """What it was made of; None while nothing is open."""
+        return self._origin
+
+    def current(self, *, is_outdated: bool = False) -> Opened:
+        """What is open, opened anew where needed. `is_outdated` = do not wait for the minute. Raises what reading and opening raise."""
+        if self._opened is not None and not is_outdated and self._monotonic() - self._read_at_seconds <= SECRET_AGE_SECONDS:
+            return self._opened
+        origin = self._read(self._origin)
+        self._read_at_seconds = self._monotonic()
+        if self._opened is not None and origin == self._origin:
+            return self._opened
+        self.close()
+        self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+        self._opened = opened = self._opener(origin, self._folder)
+        self._origin = origin
+        return opened
+
+    def close(self) -> None:
+        """Close it and remove its folder. A second call does nothing."""
+        opened, self._opened, self._origin = self._opened, None, None
+        if opened is not None:
+            self._close(opened)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Connection:
@@ -223,36 +372,20 @@ class Connection:
         self._kubernetes = kubernetes
         self._opener = opener
         self._wake = wake
-        self._monotonic = monotonic
-        self._made_of: _Wanted | None = None
-        self._secrets_read_at_seconds = 0.0
-        self._cluster: KafkaCluster | None = None
-        self._folder: Path | None = None
+        self._spec: KafkaSpec | None = None
+        self._renewed = Renewed(read=self._wanted, opener=self._open, close=KafkaCluster.close, monotonic=monotonic)
 
     def cluster(self, spec: KafkaSpec) -> KafkaCluster:
         """The cluster that `spec` means. Raises a TidegateError when a Secret cannot be read or does not fit."""
-        if self._cluster is not None and self._made_of is not None and self._made_of.spec == spec and not self._secrets_are_old():
-            return self._cluster
-        wanted = self._wanted(spec)
-        if self._cluster is None or wanted != self._made_of:
-            self.close()
-            self._cluster = self._open(wanted)
-            self._made_of = wanted
-        return self._cluster
+        self._spec = spec
+        origin = self._renewed.origin
+        return self._renewed.current(is_outdated=origin is not None and origin.spec != spec)
 
     def close(self) -> None:
-        cluster, self._cluster, self._made_of = self._cluster, None, None
-        if cluster is not None:
-            cluster.close()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        self._renewed.close()
 
-    def _open(self, wanted: _Wanted) -> KafkaCluster:
-        self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
-        cluster = self._opener(
-            wanted.spec, zookeeper_secret=wanted.zookeeper_secret, client_secret=wanted.client_secret, folder=self._folder
-        )
+    def _open(self, wanted: _Wanted, folder: Path) -> KafkaCluster:
+        cluster = self._opener(wanted.spec, secrets=wanted.secrets, folder=folder)
         try:
             cluster.store.watch(self._wake)
         except TidegateError:
@@ -260,28 +393,11 @@ class Connection:
             raise
         return cluster
 
-    def _secrets_are_old(self) -> bool:
-        return self._monotonic() - self._secrets_read_at_seconds > SECRET_AGE_SECONDS
-
-    def _wanted(self, spec: KafkaSpec) -> _Wanted:
-        zookeeper = spec.zookeeper.credentials_secret_ref if spec.zookeeper is not None else None
-        old = self._made_of if self._made_of is not None and self._made_of.spec == spec else None
-        wanted = _Wanted(
-            spec,
-            self._secret(zookeeper, known=None if old is None else old.zookeeper_secret),
-            self._secret(spec.client_secret_ref, known=None if old is None else old.client_secret),
-        )
-        self._secrets_read_at_seconds = self._monotonic()
-        return wanted
-
-    def _secret(self, reference: SecretRef | None, *, known: SecretData | None) -> SecretData:
-        """The Secret's data. One that has vanished under an open connection is remembered: a namespace that is being deleted
-        loses its Secrets before its policies, which still have quotas to give back."""
-        if reference is None:
-            return {}
-        try:
-            return dict(self._kubernetes.read_secret(self._namespace, reference.name))
-        except TidegateError:
-            if known is None:
-                raise
-            return known
+    def _wanted(self, before: _Wanted | None) -> _Wanted:
+        """A Secret that has vanished under an open connection is remembered: a namespace that is being deleted loses its Secrets before
+        its policies, which still have quotas to give back."""
+        spec = self._spec
+        if spec is None:
+            raise ValueError("a connection is asked for the cluster of a spec")
+        known = before.secrets if before is not None and before.spec == spec else None
+        return _Wanted(spec, read_secrets(self._kubernetes, self._namespace, spec.secret_names, known=known))

@@ -15,18 +15,18 @@ from controller_logic.model import Mode, Readings, Topology
 from controller_logic.reasons import Reason
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, age_key, belongs_to, declare, object_key
-from tidegate.control.metrics_watch import Around, MetricsWatch
-from tidegate.control.observe import Seen
+from tidegate.control.metrics_watch import Dependencies, MetricsWatch
+from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.conditions import counted, listed
-from tidegate.control.report.reporter import PassReport, ReportDesk
-from tidegate.control.rollups import RollupAround, RollupLook, RollupSight, RollupWatch
-from tidegate.control.runtime import Backoff, Cause, World
+from tidegate.control.report.reporter import PassReport, ReportQueue
+from tidegate.control.rollups import RollupAround, RollupLook, RollupProgress, RollupWatch
+from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.errors import InvalidResource, RetryLater, TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ObjectRef, ResourceKind
 from tidegate.metrics import count_writes
-from tidegate.throttle_metrics import PolicyReading, inputs_of
+from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 
 # When a policy that is being deleted may go: everything given back, or the time for it over.
 #
@@ -37,7 +37,7 @@ from tidegate.throttle_metrics import PolicyReading, inputs_of
 
 
 @dataclass(frozen=True, slots=True)
-class Farewell:
+class DeletionOutcome:
     """The policy may go. `incomplete` says what is left behind, None when nothing is."""
 
     incomplete: str | None
@@ -50,16 +50,16 @@ class Deletion:
         self._deadline_seconds = deadline_seconds
         self._seen_at_seconds: float | None = None
 
-    def conclude(self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float) -> Farewell | None:
+    def conclude(self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float) -> DeletionOutcome | None:
         """Farewell, or None while there is something to do and time for it. `result` None = there was no pass (broken spec)."""
         if self._seen_at_seconds is None:
             self._seen_at_seconds = now_seconds
         if result is not None and result.decision.finished_deleting and result.error is None:
             notes = [note.message for note in result.decision.notes]
-            return Farewell(listed(notes) if notes else None)
+            return DeletionOutcome(listed(notes) if notes else None)
         if now_seconds - self._seen_at_seconds < self._deadline_seconds:
             return None
-        return Farewell(self._left_behind(result, policy_key=policy_key, address=address))
+        return DeletionOutcome(self._left_behind(result, policy_key=policy_key, address=address))
 
     def _left_behind(self, result: PassResult | None, *, policy_key: str, address: str) -> str:
         left = None if result is None else _ours(result, policy_key)
@@ -90,7 +90,7 @@ FIRST_WORD_AFTER_SECONDS = 5.0
 
 
 @contextmanager
-def first_word(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
+def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
     """Call `say`, from another thread, if neither the body is over after that time nor what the body was given was called.
 
     After that call, and on leaving, it has been said to its end or will never be said, so that what is said next has the last word.
@@ -122,7 +122,9 @@ def has_finalizer(raw: JsonObject) -> bool:
     return RESTORE_FINALIZER in (raw["metadata"].get("finalizers") or ())
 
 
-def take_ownership(seen: Seen, raw: JsonObject, *, ref: ObjectRef, kubernetes: Kubernetes, store: QuotaStore) -> JsonObject | None:
+def take_ownership(
+    seen: ObservationResult, raw: JsonObject, *, ref: ObjectRef, kubernetes: Kubernetes, store: QuotaStore
+) -> JsonObject | None:
     """Put the finalizer on and claim the cluster, each only where it is missing. Returns the object if it was changed.
 
     Raises RetryLater when the object is found to be on its way out, WriteRefused when another policy was faster.
@@ -147,7 +149,7 @@ def take_ownership(seen: Seen, raw: JsonObject, *, ref: ObjectRef, kubernetes: K
 # from claiming first.
 
 
-def older_rival(policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]) -> str | None:
+def competing_policy(policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]) -> str | None:
     """A sentence that names the older policy on the same cluster, by the cluster id in its status; None when ours is first."""
     if facts.owner_policy_key == object_key(policy):
         return None
@@ -169,7 +171,7 @@ log = structlog.get_logger(__name__)
 class Controller:
     """Passes over the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called for brokers and readings."""
 
-    def __init__(self, key: str, world: World, *, may_write: Callable[[], bool], wake: Callable[[Cause], None]) -> None:
+    def __init__(self, key: str, world: OperatorContext, *, may_write: Callable[[], bool], wake: Callable[[Cause], None]) -> None:
         self._key = key
         self._world = world
         self._pass = ControlPass(world.clock.wall, may_write)
@@ -185,7 +187,7 @@ class Controller:
         self._rollups = RollupWatch(key, _around_rollups(key, world, may_write=may_write, wake=lambda: wake(Cause.ROLLUPS)))
         self._backoff = Backoff()
         self._deletion = Deletion(world.settings.restore_deadline_seconds)
-        self._desk = ReportDesk(self._report, f"reports of {key}", beside=world.report_beside)
+        self._desk = ReportQueue(self._report, f"reports of {key}", beside=world.report_beside)
         self._reader = TierReader()
         self._declared: Declared | None = None
         self._topology: Topology | None = None
@@ -205,15 +207,15 @@ class Controller:
             return self._world.settings.poll_seconds
         started_seconds = self._world.clock.monotonic()
         result = self._observe_and_act(policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES))
-        self._world.telemetry.pass_seconds.labels(self._key).observe(self._world.clock.monotonic() - started_seconds)
+        self._world.telemetry.pass_seconds.labels(*policy_labels(self._key)).observe(self._world.clock.monotonic() - started_seconds)
         if policy["metadata"].get("deletionTimestamp"):
-            self._let_go_when_done(policy, result)
+            self._release_when_restored(policy, result)
         return self._next_in_seconds(result)
 
     def broke(self, error: Exception) -> float:
         """Report a bug in a pass; returns when to try again."""
         self._desk.catch_up()
-        self._tell_of_bug(error)
+        self._report_internal_error(error)
         return self._backoff.next_seconds()
 
     def leaders_moved(self) -> bool:
@@ -244,7 +246,7 @@ class Controller:
             self._declared = None
             self._desk.catch_up()
             self._world.reporter.unread(policy, error, tiers, overrides)
-            self._world.telemetry.passes.labels(self._key, "invalid").inc()
+            self._world.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()
             return None
         rollups = None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
         with self._first_word(policy, tiers, overrides) as heard_of_cluster:
@@ -272,12 +274,12 @@ class Controller:
             )
         except Exception as error:
             log.exception("Report abandoned", policy=self._key)
-            self._tell_of_bug(error)
+            self._report_internal_error(error)
         finally:
             self._world.vital_signs.forget(thread)
 
-    def _tell_of_bug(self, error: Exception) -> None:
-        self._world.telemetry.passes.labels(self._key, "broken").inc()
+    def _report_internal_error(self, error: Exception) -> None:
+        self._world.telemetry.passes.labels(*policy_labels(self._key), "broken").inc()
         policy = self._world.policies().get(self._key)
         if policy is not None:
             self._world.reporter.broke(policy, error)
@@ -292,16 +294,18 @@ class Controller:
         if self._seen_before:
             return nullcontext(lambda: None)
         self._seen_before = True
-        return first_word(lambda: self._world.reporter.first_sight(policy, tiers, overrides), FIRST_WORD_AFTER_SECONDS)
+        return report_pending_if_slow(lambda: self._world.reporter.first_seen(policy, tiers, overrides), FIRST_WORD_AFTER_SECONDS)
 
-    def _run(self, policy: JsonObject, declared: Declared, rollups: RollupSight | None, heard_of_cluster: Callable[[], None]) -> PassResult:
+    def _run(
+        self, policy: JsonObject, declared: Declared, rollups: RollupProgress | None, heard_of_cluster: Callable[[], None]
+    ) -> PassResult:
         readings, usage = self._newest_reading(declared), None if rollups is None else rollups.usage
         try:
             cluster = self._connection.cluster(declared.spec.kafka)
         except TidegateError as error:
             return self._pass.without_cluster(declared, error)
 
-        def prepare(seen: Seen) -> None:
+        def prepare(seen: ObservationResult) -> None:
             heard_of_cluster()  # a pass that only has much to write says so itself when it ends
             ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
             changed = take_ownership(seen, policy, ref=ref, kubernetes=self._world.kubernetes, store=cluster.store)
@@ -310,10 +314,10 @@ class Controller:
 
         others = self._world.policies().values()
         return self._pass.run(
-            declared, cluster, readings=readings, usage=usage, prepare=prepare, rival=lambda facts: older_rival(policy, facts, others)
+            declared, cluster, readings=readings, usage=usage, prepare=prepare, rival=lambda facts: competing_policy(policy, facts, others)
         )
 
-    def _let_go_when_done(self, policy: JsonObject, result: PassResult | None) -> None:
+    def _release_when_restored(self, policy: JsonObject, result: PassResult | None) -> None:
         address = str(((policy.get("spec") or {}).get("kafka") or {}).get("zookeeper", {}).get("connect", "ADDRESS"))
         now_seconds = self._world.clock.monotonic()
         farewell = self._deletion.conclude(result, policy_key=self._key, address=address, now_seconds=now_seconds)
@@ -345,14 +349,14 @@ class Controller:
             due.append(ends_at_seconds - result.seen.observation.now_seconds)
         return max(0.0, min(due))
 
-    def _measure(self, result: PassResult, rollups: RollupSight | None) -> None:
+    def _measure(self, result: PassResult, rollups: RollupProgress | None) -> None:
         telemetry, decision = self._world.telemetry, result.decision
-        telemetry.passes.labels(self._key, "complete" if result.complete else "held" if decision.holds else "partial").inc()
+        telemetry.passes.labels(*policy_labels(self._key), "complete" if result.complete else "held" if decision.holds else "partial").inc()
         for done in result.applied:
             kinds = ((write.kind.value, write.reason.value) for write in done.done)
             count_writes(telemetry, self._key, kinds_and_reasons=kinds, transactions=done.batches)
             for outcome in done.refused:
-                telemetry.write_conflicts.labels(self._key, str(outcome.reason or "")).inc()
+                telemetry.write_conflicts.labels(*policy_labels(self._key), str(outcome.reason or "")).inc()
         self._keep_record(result)
         telemetry.readings.put(self._key, replace(self._reading(result, decision), rollups=None if rollups is None else rollups.due))
 
@@ -375,15 +379,15 @@ class Controller:
             decision,
             finished_at_seconds=self._world.clock.wall(),
             charged_writes=sum(count for _, count in self._pass.memory.charged),
-            write_budget=result.seen.observation.policy.notifications_per_quarter_hour,
+            write_budget=result.seen.observation.policy.write_budget_changes,
             readings=result.seen.observation.readings,
             inputs=inputs_of(result.seen.observation),
         )
 
 
-def _around(key: str, world: World, wake: Callable[[], None]) -> Around:
+def _around(key: str, world: OperatorContext, wake: Callable[[], None]) -> Dependencies:
     thread = f"metrics of {key}"
-    return Around(
+    return Dependencies(
         world.kubernetes,
         wake=wake,
         beat=lambda: world.vital_signs.beat(thread),
@@ -392,13 +396,13 @@ def _around(key: str, world: World, wake: Callable[[], None]) -> Around:
     )
 
 
-def _around_rollups(key: str, world: World, *, may_write: Callable[[], bool], wake: Callable[[], None]) -> RollupAround:
+def _around_rollups(key: str, world: OperatorContext, *, may_write: Callable[[], bool], wake: Callable[[], None]) -> RollupAround:
     offer = world.settings.rollups
     if offer is None:
         return RollupAround(None, wake, world.clock.wall)
 
     def count(result: str) -> None:
-        world.telemetry.rollup_jobs.labels(key, result).inc()
+        world.telemetry.rollup_jobs.labels(*policy_labels(key), result).inc()
 
     def open_look() -> RollupLook:
         return RollupLook(world.kubernetes, offer, may_write=may_write, wall=world.clock.wall, count=count)

@@ -33,7 +33,7 @@ from tidegate.errors import InvalidResource
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import parse_override, parse_policy, parse_tier
 from tidegate.resources.policy import BrokerLimits as DeclaredLimits
-from tidegate.resources.policy import PolicySpec
+from tidegate.resources.policy import MetricsSource, NicLimits, PolicySpec
 from tidegate.resources.rates import ContractRates, DefaultQuota, DirectionRates, QuotaDefaults, ThrottledRates
 from tidegate.resources.rollup import Recommend
 from tidegate.resources.tiers import MAX_DAYS_AHEAD, OverrideRates, OverrideSpec, TierMember, TierSpec
@@ -64,51 +64,71 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
     """One policy with every unset field at its documented default."""
     metadata = raw["metadata"]
     annotations = metadata.get("annotations") or {}
-    scaling = spec.leader_scaling_or_default
-    window, escalation = spec.kafka.quota_window_or_default, spec.escalation_or_default
+    scaling = spec.leader_scaling
+    window, escalation = spec.kafka.quota_window, spec.escalation
     return Policy(
         key=object_key(raw),
         uid=str(metadata.get("uid", "")),
         mode=Mode(spec.mode),
-        # whoever wrote "yes", or nothing at all, wants peace: only a plain no lets it go on
-        paused=annotations.get(PAUSED, "false").strip().lower() != "false",
+        paused_by=_paused_by(annotations, spec),
         deleting=bool(metadata.get("deletionTimestamp")),
-        deletion=DeletionPolicy(spec.deletion_or_default),
-        scaling=ScalingMethod(scaling.method_or_default),
-        minimum_change_percent=scaling.minimum_change_percent_or_default,
-        window=QuotaWindow(samples=window.samples_or_default, sample_seconds=window.sample_seconds_or_default),
-        max_mute_seconds=escalation.max_mute_seconds_or_default,
-        notifications_per_quarter_hour=spec.write_budget_or_default.notifications_per_quarter_hour_or_default,
-        max_removal_percent=spec.removal_or_default.max_percent_per_pass_or_default,
+        deletion_policy=DeletionPolicy(spec.deletion_policy),
+        scaling=ScalingMethod(scaling.method),
+        minimum_change_percent=scaling.minimum_change_percent,
+        window=QuotaWindow(samples=window.samples, sample_seconds=window.sample_seconds),
+        max_mute_seconds=escalation.max_mute_seconds,
+        write_budget_changes=spec.write_budget.changes,
+        write_budget_period_seconds=float(spec.write_budget.period_seconds),
+        max_removal_percent=spec.removal.max_percent,
         confirmed_removals=_confirmed_removals(annotations),
-        enable_metering=spec.metrics is not None and spec.metrics.enable_metering_or_default,
+        metering_enabled=spec.defaults is not None and spec.defaults.metering == "Enabled",
         defaults=_defaults(spec.defaults),
         limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),
         measured=spec.metrics is not None,
-        stale_after_seconds=STALE_AFTER_SECONDS if spec.metrics is None else float(spec.metrics.stale_after_seconds_or_default),
-        aim_percent=escalation.aim_percent_or_default,
-        raise_to_percent=escalation.raise_to_percent_or_default,
-        hold_seconds=float(escalation.hold_seconds_or_default),
-        speed=Speed(escalation.speed_or_default),
-        advice=AdviceTerms() if spec.rollup is None else _advice_terms(spec.rollup.recommend_or_default),
+        stale_after_seconds=STALE_AFTER_SECONDS if spec.metrics is None else float(spec.metrics.stale_after_seconds),
+        release_after_seconds=_release_after_seconds(spec.metrics),
+        cut_to_percent=escalation.cut_to_percent,
+        raise_to_percent=escalation.raise_to_percent,
+        hold_seconds=float(escalation.hold_seconds),
+        speed=Speed(escalation.speed),
+        advice=AdviceTerms() if spec.rollup is None else _advice_terms(spec.rollup.recommend),
     )
+
+
+def _release_after_seconds(metrics: MetricsSource | None) -> float | None:
+    if metrics is None or metrics.when_stale.action == "Hold":
+        return None
+    return float(metrics.when_stale.after_seconds)
 
 
 def _advice_terms(recommend: Recommend) -> AdviceTerms:
-    is_applied = recommend.apply_or_default == "WithinPercent"
-    return AdviceTerms(recommend.headroom_percent_or_default, recommend.max_change_percent if is_applied else None)
+    is_applied = recommend.apply == "WithinPercent"
+    return AdviceTerms(recommend.headroom_percent, recommend.max_change_percent if is_applied else None)
 
 
 def _limits(declared: DeclaredLimits) -> BrokerLimits:
-    everywhere = BrokerLimit(declared.egress_limit, declared.ingress_limit, declared.egress_capacity)
+    everywhere = _limit(declared.egress, declared.ingress)
     named = {broker for override in declared.overrides or () for broker in override.ids}
     return BrokerLimits(
         everywhere,
-        {
-            broker: BrokerLimit(declared.egress_limit_of(broker), declared.ingress_limit_of(broker), declared.egress_capacity_of(broker))
-            for broker in sorted(named)
-        },
+        {broker: _limit(declared.egress_of(broker), declared.ingress_of(broker)) for broker in sorted(named)},
     )
+
+
+def _limit(egress: NicLimits | None, ingress: NicLimits | None) -> BrokerLimit:
+    return BrokerLimit(
+        egress=None if egress is None else egress.limit,
+        ingress=None if ingress is None else ingress.limit,
+        egress_capacity=None if egress is None else egress.capacity,
+        ingress_capacity=None if ingress is None else ingress.capacity,
+    )
+
+
+def _paused_by(annotations: Mapping[str, str], spec: PolicySpec) -> tuple[str, ...]:
+    # whoever wrote "yes" into the annotation, or nothing at all, wants peace: only a plain no lets it go on
+    is_annotated = annotations.get(PAUSED, "false").strip().lower() != "false"
+    causes = {"spec.suspend": bool(spec.suspend), f"the annotation {PAUSED}": is_annotated}
+    return tuple(words for words, pauses in causes.items() if pauses)
 
 
 def _confirmed_removals(annotations: Mapping[str, str]) -> int | None:
@@ -139,7 +159,7 @@ def _default_rates(quota: DefaultQuota) -> Mapping[QuotaKey, int]:
 
 def tier_from(raw: Mapping[str, Any], spec: TierSpec) -> Tier:
     """One BusinessTier with its members in the order in which the object has them."""
-    throttled = () if spec.throttled is None else tuple(_rates(form, rates) for form, rates in _given(spec.throttled))
+    throttled = () if spec.throttled_rates is None else tuple(_rates(form, rates) for form, rates in _given(spec.throttled_rates))
     return Tier(object_key(raw), Level(spec.level), tuple(_member(member) for member in spec.members), throttled)
 
 
@@ -205,12 +225,13 @@ def read_overrides(overrides: Iterable[Mapping[str, Any]]) -> tuple[tuple[Overri
 def override_from(raw: Mapping[str, Any], spec: OverrideSpec) -> Override:
     """One override. Raises InvalidResource when it ends later than an override may."""
     _refuse_a_late_end(raw, spec)
+    target = spec.target
     return Override(
         key=object_key(raw),
         expires_at_seconds=parse_moment(spec.expires_at),
         reason=spec.reason,
-        entity=None if spec.level is not None else Entity(user=spec.user, client_id=spec.client_id),
-        level=None if spec.level is None else Level(spec.level),
+        entity=None if target.level is not None else Entity(user=target.user, client_id=target.client_id),
+        level=None if target.level is None else Level(target.level),
         rates=None if spec.rates is None else _override_rates(spec.rates),
     )
 
@@ -258,7 +279,7 @@ class Declared:
     def entities(self) -> frozenset[Entity]:
         """Every entity that a readable tier or a default names; for metering also Kafka's default user."""
         members = {member.entity for tier in self.tiers or () for member in tier.members}
-        metered = {DEFAULT_USER} if self.policy.enable_metering else set()
+        metered = {DEFAULT_USER} if self.policy.metering_enabled else set()
         return frozenset(members | set(self.policy.defaults) | metered)
 
     @property

@@ -12,10 +12,11 @@ import structlog
 
 from tidegate.control.controller import Controller
 from tidegate.control.declared import policy_name_of
-from tidegate.control.runtime import KINDS, Backoff, Cause, Wakeup, World
+from tidegate.control.runtime import KINDS, Backoff, Cause, OperatorContext, Wakeup
 from tidegate.errors import TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import relist
+from tidegate.throttle_metrics import policy_labels
 
 # The thread of one policy: a pass at once, then whenever something wakes it, a step is due, or the
 # poll comes round.
@@ -35,7 +36,7 @@ SETTLE_SECONDS = 15.0
 class ControlLoop:
     """One running policy. `start` once, `stop` once; a stopped loop has finished its batch."""
 
-    def __init__(self, key: str, world: World, controller: Controller, wakeup: Wakeup) -> None:
+    def __init__(self, key: str, world: OperatorContext, controller: Controller, wakeup: Wakeup) -> None:
         self.key = key
         self._world = world
         self._controller = controller
@@ -91,7 +92,7 @@ class ControlLoop:
 
     def _count(self, causes: frozenset[Cause]) -> None:
         for cause in causes:
-            self._world.telemetry.wakes.labels(self.key, cause.value).inc()
+            self._world.telemetry.wakes.labels(*policy_labels(self.key), cause.value).inc()
 
 
 _OF_A_POLICY = (BUSINESS_TIERS, QUOTA_OVERRIDES)
@@ -121,7 +122,7 @@ class Lease(Protocol):
 class Manager:
     """Runs the policies that this replica holds. `make_lease` gets a policy's namespace/name."""
 
-    def __init__(self, world: World, make_lease: Callable[[str], Lease]) -> None:
+    def __init__(self, world: OperatorContext, make_lease: Callable[[str], Lease]) -> None:
         self._world = world
         self._make_lease = make_lease
         self._wakeup = Wakeup()
@@ -201,7 +202,7 @@ class Manager:
             if self._stop_loop(key):
                 self._release(key)
         self._start_and_stop_loops()
-        self._speak_of_orphans(frozenset(known))
+        self._report_orphans(frozenset(known))
 
     def _relist_when_due(self) -> None:
         now_seconds = self._world.clock.monotonic()
@@ -264,7 +265,7 @@ class Manager:
         except TidegateError as error:
             log.warning("Lease could not be released; others take over when it ends", policy=key, error=error.message)
 
-    def _speak_of_orphans(self, policies: frozenset[str]) -> None:
+    def _report_orphans(self, policies: frozenset[str]) -> None:
         """Only after a while: whoever applies a folder may well apply the tiers before their policy."""
         now_seconds = self._world.clock.monotonic()
         found = [(kind, raw, policy_name_of(raw)) for kind in _OF_A_POLICY for raw in self._world.cache.snapshot(kind)]

@@ -5,8 +5,6 @@ by the core, from the times of its samples. One thread, which lives as long as t
 """
 
 import contextlib
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -19,20 +17,18 @@ import structlog
 from controller_logic.model import ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import seconds_until_next_reading
-from tidegate.control.connections import SecretData, metrics_settings
+from tidegate.control.connections import Renewed, Secrets, metrics_settings, read_secrets
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.resources.fields import SecretRef
 from tidegate.resources.policy import MetricsSource
 
 log = structlog.get_logger(__name__)
 
-# Passes are not worth more: cards are judged over several scrapes, and each pass reads every quota. But a pass that something else
+# Passes are not worth more: NICs are judged over several scrapes, and each pass reads every quota. But a pass that something else
 # wakes finds readings that may still be used, so they are taken twice in the time in which they go stale.
 SHORTEST_INTERVAL_SECONDS = 5.0
-SECRET_AGE_SECONDS = 60.0
 _BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
 _STOP_SECONDS = 1.0
 
@@ -49,7 +45,7 @@ OpenReader = Callable[[MetricsSettings], Reader]
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Dependencies:
     """What a watch needs of the process. `wake` is called after each reading, `beat` and `forget` are its signs of life."""
 
     kubernetes: Kubernetes
@@ -64,7 +60,7 @@ class Around:
 class MetricsWatch:
     """The newest reading of one policy. `latest` and `close` belong to the policy's loop."""
 
-    def __init__(self, namespace: str, around: Around) -> None:
+    def __init__(self, namespace: str, around: Dependencies) -> None:
         self._namespace = namespace
         self._around = around
         self._round: _Round | None = None
@@ -97,7 +93,7 @@ class MetricsWatch:
 class _Round:
     """Readings by one set of settings, in a thread of its own."""
 
-    def __init__(self, namespace: str, spec: MetricsSource, brokers: frozenset[int], around: Around) -> None:
+    def __init__(self, namespace: str, spec: MetricsSource, brokers: frozenset[int], around: Dependencies) -> None:
         self.spec = spec
         self.brokers = brokers
         self.newest: Readings | None = None
@@ -117,7 +113,7 @@ class _Round:
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        shortest_seconds = min(SHORTEST_INTERVAL_SECONDS, self.spec.stale_after_seconds_or_default / 2)
+        shortest_seconds = min(SHORTEST_INTERVAL_SECONDS, self.spec.stale_after_seconds / 2)
         try:
             while not self._ended.is_set():
                 self._around.beat()
@@ -135,7 +131,7 @@ class _Round:
             seconds -= _BEAT_SECONDS
 
     def _read(self) -> Readings:
-        scrape_seconds = float(self.spec.scrape_interval_seconds_or_default)
+        scrape_seconds = float(self.spec.scrape_interval_seconds)
         try:
             return self._source.reader().read(self.brokers)
         except TidegateError as error:
@@ -149,37 +145,26 @@ class _Round:
 class _Source:
     """The reader, made anew when a Secret changed. Belongs to the round's thread."""
 
-    def __init__(self, namespace: str, spec: MetricsSource, around: Around) -> None:
+    def __init__(self, namespace: str, spec: MetricsSource, around: Dependencies) -> None:
         self._namespace = namespace
         self._spec = spec
         self._around = around
-        self._reader: Reader | None = None
-        self._secrets: tuple[SecretData, SecretData] | None = None
-        self._read_at_seconds = float("-inf")
-        self._folder: Path | None = None
+        self._renewed = Renewed(read=self._secrets, opener=self._open, close=_close, monotonic=around.monotonic)
 
     def reader(self) -> Reader:
         """Raises a TidegateError when a Secret cannot be read or lacks a key."""
-        if self._reader is not None and self._around.monotonic() - self._read_at_seconds < SECRET_AGE_SECONDS:
-            return self._reader
-        prometheus = self._spec.prometheus
-        secrets = (self._secret(prometheus.credentials_secret_ref), self._secret(prometheus.ca_secret_ref))
-        self._read_at_seconds = self._around.monotonic()
-        if self._reader is None or secrets != self._secrets:
-            self.close()
-            self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
-            settings = metrics_settings(self._spec, login=secrets[0], authority=secrets[1], folder=self._folder)
-            self._reader, self._secrets = self._around.opener(settings), secrets
-        return self._reader
+        return self._renewed.current()
 
     def close(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            with contextlib.suppress(OSError):
-                reader.close()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        self._renewed.close()
 
-    def _secret(self, reference: SecretRef | None) -> SecretData:
-        return {} if reference is None else dict(self._around.kubernetes.read_secret(self._namespace, reference.name))
+    def _secrets(self, _before: object) -> Secrets:
+        return read_secrets(self._around.kubernetes, self._namespace, self._spec.prometheus.secret_names)
+
+    def _open(self, secrets: Secrets, _folder: Path) -> Reader:
+        return self._around.opener(metrics_settings(self._spec, secrets))
+
+
+def _close(reader: Reader) -> None:
+    with contextlib.suppress(OSError):
+        reader.close()

@@ -15,6 +15,7 @@ from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate.kafka.zookeeper.nodes import migration_running, no_controller, two_policies_advice, wrong_cluster
 
 # Is the cluster that answers the one that may be written? One answer from its facts, before
 # anything is decided.
@@ -59,25 +60,25 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
     if expected.cluster_id is not None and facts.cluster_id != expected.cluster_id:
         yield (
             Reason.WRONG_CLUSTER,
-            f"The cluster at {expected.address} has id {facts.cluster_id}, but spec.kafka.clusterId says {expected.cluster_id}; "
+            f"{wrong_cluster(expected.address, facts.cluster_id, expected.cluster_id)} as in spec.kafka.clusterId; "
             f"{_NOTHING_CHANGES} until the address or the id is corrected",
         )
     if facts.migration_running:
         yield (
             Reason.MIGRATION_RUNNING,
-            f"The cluster at {expected.address} is being migrated to KRaft, so its ZooKeeper nodes must not be written; "
-            f"{_NOTHING_CHANGES}. Quotas of a KRaft cluster need quotaStore AdminApi, which comes in a later version",
+            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. "
+            "Quotas of a KRaft cluster need quotaStore AdminApi, which comes in a later version",
         )
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
         yield (
             Reason.CLUSTER_ALREADY_MANAGED,
             f"Policy {facts.owner_policy_key} manages cluster {facts.cluster_id} already; this policy changes nothing. "
-            f"Delete one of the two; if {facts.owner_policy_key} is gone, `tidegate restore` gives its quotas and its claim back",
+            f"{two_policies_advice(facts.owner_policy_key)}",
         )
     if facts.controller_version is None:
         yield (
             Reason.CONTROLLER_ABSENT,
-            f"The cluster at {expected.address} has no controller at the moment; {_NOTHING_CHANGES} until it has one",
+            f"{no_controller(expected.address)}; {_NOTHING_CHANGES} until it has one",
         )
 
 
@@ -190,7 +191,7 @@ Quotas = dict[Entity, StoredQuota]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservationResult:
     """One observation and the facts of the cluster behind it (None = it did not answer).
 
     `warnings` are what people must know of the cluster although it forbids no write.
@@ -217,7 +218,7 @@ class Observer:
         readings: Readings | None = None,
         usage: Usage | None = None,
         rival: Rival = lambda _: None,
-    ) -> Seen:
+    ) -> ObservationResult:
         """Everything that can be known now. `rival` is asked whether another policy has the better right to the cluster."""
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
@@ -234,9 +235,11 @@ class Observer:
         observation = Observation(
             now_seconds, declared.policy, tiers, topology, quotas, holds, readings, overrides, client_quotas_exist, usage
         )
-        return Seen(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
+        return ObservationResult(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
 
-    def look_again(self, seen: Seen, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float) -> Seen:
+    def reread(
+        self, seen: ObservationResult, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float
+    ) -> ObservationResult:
         """The same observation with these entities read once more, so that a report tells what stands there after a write."""
         before = seen.observation
         missing: Missing = [(hold.reason, hold.message) for hold in before.holds]
@@ -248,11 +251,11 @@ class Observer:
         holds = self._held.stamp(missing, now_seconds)
         return replace(seen, observation=replace(before, now_seconds=now_seconds, quotas=quotas, holds=holds))
 
-    def nothing_reached(self, declared: Declared, error: TidegateError, *, now_seconds: float) -> Seen:
+    def nothing_reached(self, declared: Declared, error: TidegateError, *, now_seconds: float) -> ObservationResult:
         """What is known when there is not even a connection."""
         holds = self._held.stamp([(error.reason, error.message)], now_seconds)
         observation = Observation(now_seconds, declared.policy, _tiers(declared), None, None, holds, overrides=declared.overrides or ())
-        return Seen(observation, None)
+        return ObservationResult(observation, None)
 
     def _warnings(
         self, facts: ClusterFacts | None, topology: Topology | None, cluster: KafkaCluster, *, now_seconds: float
@@ -316,22 +319,22 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
-    for entity in _hands_off(declared, quotas):
+    for entity in _excluded_entities(declared, quotas):
         quotas.pop(entity, None)
     return quotas
 
 
 def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | None:
     """Asked for metering only; where nobody answers nothing is held, since metering then stays as it is."""
-    if not declared.policy.enable_metering:
+    if not declared.policy.metering_enabled:
         return None
     try:
-        return cluster.store.limits_client_ids()
+        return cluster.store.has_client_id_quotas()
     except TidegateError:
         return None
 
 
-def _hands_off(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
+def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
     """What a broken tier names, and what is in the ledger without a readable owner: it may be that tier's."""
     if not declared.broken or declared.policy.deleting:
         return frozenset()

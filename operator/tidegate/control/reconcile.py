@@ -12,7 +12,7 @@ from controller_logic.decision import Decision, Memory
 from controller_logic.model import QuotaWrite, Readings, Usage
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
-from tidegate.control.observe import KafkaCluster, Observer, Rival, Seen
+from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, QuotaStore, WriteOutcome
 
@@ -88,7 +88,7 @@ MAX_ROUNDS = 3
 class PassResult:
     """How a pass ended. `decision` speaks of what was seen last; `applied` of every round of writes before that, `decided` of why."""
 
-    seen: Seen
+    seen: ObservationResult
     decision: Decision
     applied: tuple[Applied, ...] = ()
     error: TidegateError | None = None
@@ -116,7 +116,7 @@ class ControlPass:
         *,
         readings: Readings | None = None,
         usage: Usage | None = None,
-        prepare: Callable[[Seen], None] = lambda _: None,
+        prepare: Callable[[ObservationResult], None] = lambda _: None,
         rival: Rival = lambda _: None,
     ) -> PassResult:
         """One pass. `prepare` is called before the first write and may refuse it by raising a TidegateError."""
@@ -133,7 +133,7 @@ class ControlPass:
         seen = self.observer.nothing_reached(declared, error, now_seconds=self.now_seconds())
         return PassResult(seen, self._decide(seen), error=error)
 
-    def _write_until_settled(self, cluster: KafkaCluster, seen: Seen, decision: Decision) -> PassResult:
+    def _write_until_settled(self, cluster: KafkaCluster, seen: ObservationResult, decision: Decision) -> PassResult:
         rounds: list[Applied] = []
         decided: list[Decision] = []
         while decision.writes and seen.facts is not None and len(rounds) < MAX_ROUNDS:
@@ -143,12 +143,12 @@ class ControlPass:
             written = frozenset(write.entity for write in done.done)
             self.memory = settle(self.memory, decision, written, now_seconds=self.now_seconds())
             touched = [write.entity for write in decision.writes]
-            seen = self.observer.look_again(seen, cluster, entities=touched, now_seconds=self.now_seconds())
+            seen = self.observer.reread(seen, cluster, entities=touched, now_seconds=self.now_seconds())
             decision = self._decide(seen)
             if done.error is not None:
                 return PassResult(seen, decision, tuple(rounds), done.error, tuple(decided))
         return PassResult(seen, decision, tuple(rounds), decided=tuple(decided))
 
-    def _decide(self, seen: Seen) -> Decision:
+    def _decide(self, seen: ObservationResult) -> Decision:
         decision, self.memory = decide(seen.observation, self.memory)
         return decision

@@ -30,18 +30,18 @@ SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
 def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
     """The Pod of a Job of this policy. A Job may take as long as its window is, within half an hour and six."""
-    driver, mount_path = spec.driver_or_default, spec.storage.mount_path
+    driver, mount_path = spec.driver, spec.storage.mount_path
     claim = spec.storage.claim_name
     return JobPod(
         image=offer.image,
         service_account=offer.service_account,
-        cores=driver.cores_or_default,
+        cores=driver.cores,
         requested_millicores=driver.requested_millicores,
-        memory=driver.memory_or_default,
-        deadline_seconds=min(LONGEST_DEADLINE_SECONDS, max(SHORTEST_DEADLINE_SECONDS, spec.every_seconds_or_default)),
+        memory=driver.memory,
+        deadline_seconds=min(LONGEST_DEADLINE_SECONDS, max(SHORTEST_DEADLINE_SECONDS, spec.interval_seconds)),
         mount=None if claim is None or mount_path is None else (claim, mount_path),
         pull_secrets=offer.pull_secrets,
-        has_executors=spec.executors_or_default.instances_or_default > 0,
+        has_executors=spec.executors.instances > 0,
         # executors are Pods of the same image, and no Pod can read its own
         environment={"TIDEGATE_IMAGE": offer.image, "TIDEGATE_PULL_SECRETS": ",".join(offer.pull_secrets)},
     )
@@ -84,7 +84,7 @@ Problem = tuple[Reason, str]
 
 
 @dataclass(frozen=True, slots=True)
-class RollupSight:
+class RollupProgress:
     """What a look found. `offered` False = this operator makes no Jobs; then nothing else is known.
 
     `usage` are figures that still count, None = there are none. `trouble` is what kept the look from its end, `unusable` what is wrong
@@ -118,7 +118,7 @@ class RollupLook:
         self._count = count
         self._result: RollupResult | None = None
 
-    def look(self, policy: JsonObject, spec: Rollup) -> RollupSight:
+    def look(self, policy: JsonObject, spec: Rollup) -> RollupProgress:
         """Raises nothing for a Kubernetes that is away or refuses: that is `trouble`."""
         now_seconds = self._wall()
         found, unusable = None, None
@@ -128,8 +128,8 @@ class RollupLook:
             self._act(policy, spec, found)
         except TidegateError as error:
             trouble = error.reason, error.message
-            return RollupSight(now_seconds, due=found, usage=self._usage(now_seconds), trouble=trouble, unusable=unusable)
-        return RollupSight(now_seconds, due=found, usage=self._usage(now_seconds), unusable=unusable or self._stale(now_seconds))
+            return RollupProgress(now_seconds, due=found, usage=self._usage(now_seconds), trouble=trouble, unusable=unusable)
+        return RollupProgress(now_seconds, due=found, usage=self._usage(now_seconds), unusable=unusable or self._stale(now_seconds))
 
     def _read_result(self, policy: JsonObject) -> Problem | None:
         """Take the newest result; what is none of this policy's is as good as none."""
@@ -144,7 +144,7 @@ class RollupLook:
         ours = [job for raw in jobs if is_owned(raw, metadata["uid"]) and (job := window_job(raw)) is not None]
         uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in jobs}
         wanted = Wanted(
-            every_ms=spec.every_seconds_or_default * 1000,
+            every_ms=spec.interval_seconds * 1000,
             since_ms=round(parse_moment(metadata["creationTimestamp"]) * 1000),
             generation=int(metadata.get("generation", 0)),
         )
@@ -208,17 +208,17 @@ class RollupWatch:
         self._around = around
         self._round: _Round | None = None
 
-    def latest(self, policy: JsonObject, spec: Rollup | None) -> RollupSight | None:
+    def latest(self, policy: JsonObject, spec: Rollup | None) -> RollupProgress | None:
         """None = the policy asks for no rollups, or nothing was seen yet. An edited policy is looked at at once."""
         if spec is None:
             self.close()
             return None
         if self._around.open_look is None:
-            return RollupSight(self._around.wall(), offered=False)
+            return RollupProgress(self._around.wall(), offered=False)
         if self._round is None:
             self._round = _Round(self._key, self._around, self._around.open_look(), wanted=(policy, spec))
             self._round.start()
-            if spec.recommend_or_default.apply_or_default != "Never":
+            if spec.recommend.apply != "Never":
                 self._round.wait_for_first(FIRST_LOOK_SECONDS)
         self._round.want(policy, spec)
         return self._round.newest
@@ -234,7 +234,7 @@ class _Round:
     """The thread of one watch."""
 
     def __init__(self, key: str, around: RollupAround, look: RollupLook, *, wanted: tuple[JsonObject, Rollup]) -> None:
-        self.newest: RollupSight | None = None
+        self.newest: RollupProgress | None = None
         self._key = key
         self._around = around
         self._look = look
@@ -272,10 +272,10 @@ class _Round:
             if not self._ended:
                 self._now.wait(self._around.every_seconds)
 
-    def _seen(self) -> RollupSight:
+    def _seen(self) -> RollupProgress:
         try:
             return self._look.look(*self._wanted)
         except Exception as error:
             log.exception("Look at rollups abandoned", policy=self._key)
             problem = Reason.INTERNAL_ERROR, f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again"
-            return RollupSight(self._around.wall(), trouble=problem)
+            return RollupProgress(self._around.wall(), trouble=problem)

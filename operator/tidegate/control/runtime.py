@@ -150,12 +150,16 @@ class VitalSigns:
         with self._lock:
             self._last_seconds.pop(loop, None)
 
-    def complaint(self) -> str | None:
-        """A sentence that names the loops without a sign of life for too long; None when all are well."""
+    def silent_seconds(self) -> dict[str, float]:
+        """Return the loops without a sign of life for too long, and for how long."""
         now_seconds = self._now_seconds()
         with self._lock:
-            silent = {loop: now_seconds - last for loop, last in self._last_seconds.items()}
-        stuck = [f"{loop} for {age:.0f} s" for loop, age in sorted(silent.items()) if age > self._stuck_after_seconds]
+            ages = {loop: now_seconds - last for loop, last in self._last_seconds.items()}
+        return {loop: age for loop, age in ages.items() if age > self._stuck_after_seconds}
+
+    def failure_text(self) -> str | None:
+        """A sentence that names the loops without a sign of life for too long; None when all are well."""
+        stuck = [f"{loop} for {age:.0f} s" for loop, age in sorted(self.silent_seconds().items())]
         return f"No sign of life from {', '.join(stuck)}; the limit is {self._stuck_after_seconds:.0f} s" if stuck else None
 
 
@@ -163,7 +167,7 @@ KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class OperatorContext:
     """One process: its settings, its clock, Kubernetes, and where it tells what it does.
 
     `report_beside`: passes do not wait until Kubernetes has taken the report of the last one.

@@ -74,7 +74,7 @@ class QuotaStore(Protocol):
         """Paths among Kafka's quota nodes and our ledger whose names stand for no entity; nobody's quota is there."""
         ...
 
-    def limits_client_ids(self) -> bool:
+    def has_client_id_quotas(self) -> bool:
         """Whether any client id, without a user, has a byte rate; one whose node cannot be read counts as having one."""
         ...
 

@@ -36,7 +36,7 @@ class ListStart:
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _KindStore:
     objects: dict[str, JsonObject] = field(default_factory=dict)
     touched: dict[str, int] = field(default_factory=dict)
     deleted: OrderedDict[str, None] = field(default_factory=OrderedDict)
@@ -61,7 +61,7 @@ class ResourceCache:
         self._wake = wake
         self._forget = forget
         self._monotonic = monotonic
-        self._shelves: dict[ResourceKind, _Shelf] = {}
+        self._shelves: dict[ResourceKind, _KindStore] = {}
         self._lock = threading.Lock()
 
     def put(self, kind: ResourceKind, obj: Mapping[str, Any]) -> None:
@@ -146,8 +146,8 @@ class ResourceCache:
             listed_at_seconds = self._shelf(kind).listed_at_seconds
         return None if listed_at_seconds is None else self._monotonic() - listed_at_seconds
 
-    def _shelf(self, kind: ResourceKind) -> _Shelf:
-        return self._shelves.setdefault(kind, _Shelf())
+    def _shelf(self, kind: ResourceKind) -> _KindStore:
+        return self._shelves.setdefault(kind, _KindStore())
 
 
 def relist(cache: ResourceCache, kubernetes: Kubernetes, kind: ResourceKind, *, namespaces: Sequence[str] = ()) -> None:

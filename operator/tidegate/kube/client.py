@@ -12,12 +12,11 @@ import contextlib
 import json
 import os
 import secrets
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import urllib3
 from kubernetes import client, config
@@ -29,6 +28,7 @@ from controller_logic.reasons import Reason
 from tidegate import __version__
 from tidegate.errors import Conflict, Incomplete, InvalidResource, NotFound, OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
+from tidegate.retry import retry
 
 # Turns whatever goes wrong between us and the API server into tidegate.errors, with a sentence
 # that a person can act on.
@@ -158,15 +158,16 @@ class Transport:
 
     def read(self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any) -> JsonObject:
         """The answer to a call that changes nothing; tried up to three times when the server is away or busy."""
-        for pause_seconds in (*_PAUSES_SECONDS, None):
-            try:
-                return self._once(call, *args, **parameters)
-            except (ApiException, HTTPError) as error:
-                if pause_seconds is None or not _is_worth_repeating(error):
-                    raise failure_of(error, what=what, reason=reason, is_write=False) from error
-                asked_seconds = retry_after_seconds(error) if isinstance(error, ApiException) else 0.0
-            self._pause(min(max(pause_seconds, asked_seconds), _LONGEST_PAUSE_SECONDS))
-        raise AssertionError("the last attempt either returns or raises")
+        try:
+            return retry(
+                lambda: self._once(call, *args, **parameters),
+                attempts=1 + len(_PAUSES_SECONDS),
+                is_worth_repeating=_is_worth_repeating,
+                pause_seconds=_pause_seconds,
+                sleep=self._pause,
+            )
+        except (ApiException, HTTPError) as error:
+            raise failure_of(error, what=what, reason=reason, is_write=False) from error
 
     def write(self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any) -> JsonObject:
         """The answer to a call that changes something; made once, whatever happens."""
@@ -229,8 +230,15 @@ class CoreObjects:
         return response.response
 
 
-def _is_worth_repeating(error: ApiException | HTTPError) -> bool:
-    return isinstance(error, HTTPError) or error.status in _RETRIED_STATUSES
+def _is_worth_repeating(error: BaseException) -> bool:
+    return isinstance(error, HTTPError) or (isinstance(error, ApiException) and error.status in _RETRIED_STATUSES)
+
+
+def _pause_seconds(attempt: int, error: BaseException) -> float:
+    """Our own pause, or the longer one that the server asks for."""
+    own_seconds = _PAUSES_SECONDS[min(attempt, len(_PAUSES_SECONDS)) - 1]
+    asked_seconds = retry_after_seconds(error) if isinstance(error, ApiException) else 0.0
+    return min(max(own_seconds, asked_seconds), _LONGEST_PAUSE_SECONDS)
 
 
 # Jobs and ConfigMaps of the real Kubernetes: the calls behind `api.Kubernetes` that usage rollups
@@ -409,14 +417,6 @@ class KubernetesClient(JobCalls):
         self._chunk_size = chunk_size
         self._monotonic = monotonic
 
-    @classmethod
-    def from_kubeconfig(cls, kubeconfig: Path | None = None, context: str | None = None, *, identity: str = "") -> Self:
-        """A client for the cluster this process runs in, or for the one a kubeconfig names; see `transport.connect`.
-
-        `identity` defaults to the host's name, which in a cluster is the Pod's. It connects with the first request.
-        """
-        return cls(connect(kubeconfig, context), identity or socket.gethostname())
-
     def close(self) -> None:
         """Close its connections; a call under way in another thread may fail."""
         self._api_client.close()
@@ -545,19 +545,21 @@ class KubernetesClient(JobCalls):
 
     def _change_finalizers(self, ref: ObjectRef, change: Callable[[JsonObject], JsonObject | None]) -> JsonObject:
         """Apply the operation that `change` makes of the metadata (None = nothing to do), unless the finalizers changed meanwhile."""
-        for attempts_left in reversed(range(_FINALIZER_ATTEMPTS)):
+
+        def read_and_change() -> JsonObject:
             found = self.get(ref)
             operation = change(found["metadata"])
             if operation is None:
                 return found
             unchanged = {"op": "test", "path": "/metadata/finalizers", "value": found["metadata"].get("finalizers")}
-            try:
-                return self._patch_json(ref, [{"op": "test", "path": "/metadata/uid", "value": ref.uid}, unchanged, operation])
-            except (InvalidResource, Conflict):
-                # A failed test comes back as 422, just as a finalizer that the server does not like: reading again tells.
-                if not attempts_left:
-                    raise
-        raise AssertionError("the last attempt either returns or raises")
+            return self._patch_json(ref, [{"op": "test", "path": "/metadata/uid", "value": ref.uid}, unchanged, operation])
+
+        # A failed test comes back as 422, just as a finalizer that the server does not like: reading again tells.
+        return retry(
+            read_and_change,
+            attempts=_FINALIZER_ATTEMPTS,
+            is_worth_repeating=lambda error: isinstance(error, InvalidResource | Conflict),
+        )
 
     def _patch_json(self, ref: ObjectRef, operations: list[JsonObject]) -> JsonObject:
         return self._transport.write(

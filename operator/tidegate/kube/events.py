@@ -1,6 +1,6 @@
 """Posts Events about transitions: each once for a while, short enough for the server, and never at the cost of the control pass.
 
-An Event is a courtesy. When it cannot be posted it is counted and logged, and for a while none is tried, so that an API server that is
+An Event is a courtesy. When it cannot be posted it is logged, and for a while none is tried, so that an API server that is
 away costs a pass one time limit and not one per object. What is worth an Event is decided elsewhere.
 """
 
@@ -26,11 +26,9 @@ _Key = tuple[str, str, str]
 
 
 class EventRecorder:
-    """Posts Events for one process; safe for several threads. `posted` and `dropped` count since the start."""
+    """Posts Events for one process; safe for several threads."""
 
     def __init__(self, kubernetes: Kubernetes, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.posted = 0
-        self.dropped = 0
         self._kubernetes = kubernetes
         self._monotonic = monotonic
         self._posted_at: OrderedDict[_Key, float] = OrderedDict()
@@ -47,7 +45,6 @@ class EventRecorder:
             if self._is_repeated(key):
                 return False
             if self._monotonic() < self._paused_until:
-                self.dropped += 1
                 return False
         return self._post(Event(regarding, event_type, str(reason), note=_cut(message)), key)
 
@@ -62,7 +59,6 @@ class EventRecorder:
             self._note_failure(event, error)
             return False
         with self._lock:
-            self.posted += 1
             self._posted_at[key] = self._monotonic()
             self._posted_at.move_to_end(key)
             while len(self._posted_at) > REMEMBERED_EVENTS:
@@ -71,7 +67,6 @@ class EventRecorder:
 
     def _note_failure(self, event: Event, error: TidegateError) -> None:
         with self._lock:
-            self.dropped += 1
             if isinstance(error, RetryLater):
                 self._paused_until = self._monotonic() + PAUSE_AFTER_FAILURE_SECONDS
         _log.warning("Event could not be posted", object=str(event.regarding), reason=event.reason, note=event.note, error=error.message)

@@ -84,7 +84,7 @@ class PolicyLease:
     def attend(self) -> bool:
         """Acquire, renew or watch the Lease if that is due, and return whether this process may write now.
 
-        Raises Unauthorized or another NeedsMending when the rights on Leases are missing. When Kubernetes does not answer nothing is
+        Raises Unauthorized or another UserActionRequired when the rights on Leases are missing. When Kubernetes does not answer nothing is
         raised: the turn goes on until it runs out by itself.
         """
         if self.seconds_until_due() == 0.0:

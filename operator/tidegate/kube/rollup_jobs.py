@@ -17,6 +17,7 @@ from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from controller_logic.rollup_schedule import Window, merged
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject, Kubernetes
+from tidegate.retry import retry
 
 # What a rollup Job writes down for the operator, as text and as values: which windows are
 # published, and the figures of usage.
@@ -342,18 +343,15 @@ def record_result(
     `Kubernetes.write_config_map` raises.
     """
     added = RollupResult(policy["metadata"]["uid"], now_ms, valid_until_ms, tuple(published), usage, tuple(empty))
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
+    namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
+
+    def read_and_add() -> RollupResult:
         present = kubernetes.read_config_map(namespace, name)
         result = _with(_result_in(present, policy)[0], added)
-        try:
-            kubernetes.write_config_map(namespace, _body(policy, result, present))
-        except Conflict:
-            if not attempts_left:
-                raise
-        else:
-            return result
-    raise AssertionError("the last attempt either returns or raises")
+        kubernetes.write_config_map(namespace, _body(policy, result, present))
+        return result
+
+    return retry(read_and_add, attempts=_ATTEMPTS, is_worth_repeating=lambda error: isinstance(error, Conflict))
 
 
 def _result_in(found: JsonObject | None, policy: Mapping[str, Any]) -> tuple[RollupResult | None, str | None]:

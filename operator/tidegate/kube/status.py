@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -23,42 +23,6 @@ from tidegate.kube.api import JsonObject, Kubernetes, ObjectRef, ResourceKind
 # The rules are those of the Kubernetes API conventions: a list keyed by type, lastTransitionTime
 # moves only when status moves. Which
 # conditions a kind has, and what they mean, is said elsewhere.
-
-
-MAX_MESSAGE_LENGTH = 32768
-
-ConditionStatus = Literal["True", "False", "Unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One aspect of an object's state, seen at the spec of `observed_generation`; `message` is cut at 32768 characters."""
-
-    type: str
-    status: ConditionStatus
-    reason: str
-    message: str
-    observed_generation: int
-
-    def as_json(self) -> JsonObject:
-        """The condition as a status holds it, without lastTransitionTime."""
-        return {
-            "type": self.type,
-            "status": self.status,
-            "observedGeneration": self.observed_generation,
-            "reason": str(self.reason),
-            "message": self.message[:MAX_MESSAGE_LENGTH],
-        }
-
-
-def find(conditions: Iterable[Mapping[str, Any]], condition_type: str) -> Mapping[str, Any] | None:
-    """The condition of that type, or None."""
-    return next((condition for condition in conditions if condition.get("type") == condition_type), None)
-
-
-def set_condition(conditions: Sequence[Mapping[str, Any]], condition: Condition, *, now: str) -> list[JsonObject]:
-    """`conditions` with `condition` in its place, or at the end. `now` is an RFC 3339 time."""
-    return merge(conditions, [condition.as_json()], now=now)
 
 
 def merge(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], *, now: str) -> list[JsonObject]:

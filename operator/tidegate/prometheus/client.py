@@ -1,21 +1,22 @@
-"""One question to Prometheus: the only module that knows prometheus-api-client, and adds what it lacks.
+"""One query to Prometheus, within limits of time and size: few repeats, warnings that are not lost, samples handed on while they arrive.
 
-That is: limits of time and size, few repeats, warnings that are not lost, samples handed on while they arrive, and failures as
-tidegate.errors. Login, authorities and redirects are `session`'s; what is asked and what an answer means is not known here.
+Failures are raised as tidegate.errors. Login, authorities and redirects are the session's; what a query means is its caller's business.
 """
 
 import json
+import shutil
 import ssl
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from prometheus_api_client import PrometheusConnect
 from requests import exceptions
 from requests.auth import AuthBase, HTTPBasicAuth
-from urllib3 import Retry
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from controller_logic.model import ReadingProblem
@@ -25,14 +26,14 @@ from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError
 from tidegate.prometheus.answer import NotJson, NotSamples, read_answer
 from tidegate.prometheus.queries import over_last
 from tidegate.prometheus.series import Series
-from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
+from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
+from tidegate.retry import retry
 
 # What every request to Prometheus gets from us: login, authorities, no redirects, no compression,
-# and its answer unread.
+# and an answer whose body is unread.
 #
-# The client library asks through this session and would read any answer whole and without bounds;
-# here it is handed the answer as a
-# stream instead, for `client` to read within its limits. What goes wrong is not judged here.
+# requests would read any answer whole and without bounds; whoever asks reads it within limits.
+# What goes wrong is not judged here.
 
 
 class Session(requests.Session):
@@ -48,24 +49,36 @@ class Session(requests.Session):
         # Compressing costs the server ten times what sending does, and a packed answer may unpack to any size.
         self.headers.update({"Accept-Encoding": "identity", "User-Agent": f"tidegate/{__version__}"})
         self.auth = _authorization(server.login)
+        self._remove_files: Callable[[], object] = lambda: None
+        if server.tls is not None:
+            self._use(server.tls)
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
-        return _UnreadAnswer(super().send(request, **{**kwargs, "stream": True}))
+        return super().send(request, **{**kwargs, "stream": True})
+
+    def close(self) -> None:
+        """Hang up and leave no file behind."""
+        super().close()
+        self._remove_files()
+
+    def _use(self, tls: TlsTexts) -> None:
+        """Make these certificates the session's. The library wants files, so they are in a folder for this user only while it lives."""
+        folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+        self._remove_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+        def written(name: str, content: bytes) -> str:
+            path = folder / name
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+            return str(path)
+
+        if tls.authorities is not None:
+            self.verify = written("ca.crt", tls.authorities)
+        if tls.certificate is not None and tls.key is not None:
+            self.cert = written("tls.crt", tls.certificate), written("tls.key", tls.key)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         """Nowhere: a redirect leads to a login page, or takes the login to another host."""
-
-
-class _UnreadAnswer(requests.Response):
-    """What the library takes for a finished answer; the "result" that it finds in it is the real answer, unread."""
-
-    def __init__(self, answer: requests.Response) -> None:
-        super().__init__()
-        self.status_code = 200  # the library would read the body of any other into its error message
-        self._answer = answer
-
-    def json(self, **_: Any) -> Any:
-        return {"data": {"result": self._answer}}
 
 
 class _Bearer(AuthBase):
@@ -101,7 +114,7 @@ def _own_authorities() -> str | bool:
 SHOWN_CHARACTERS = 300
 
 
-def said_in(beginning: bytes) -> str:
+def error_text(beginning: bytes) -> str:
     """The reason that the beginning of an answer gives: Prometheus' own, or what a gateway before it says."""
     text = beginning.decode("utf-8", "replace")
     try:
@@ -112,7 +125,7 @@ def said_in(beginning: bytes) -> str:
     return " ".join(shown.split())[:SHOWN_CHARACTERS].rstrip(".") or "no reason given"
 
 
-def shortly(error: Exception) -> str:
+def innermost_message(error: Exception) -> str:
     """What the innermost error says; those around it repeat it, and hold the whole query."""
     inner: object = error
     while isinstance(inner, Exception):
@@ -131,6 +144,7 @@ def shortly(error: Exception) -> str:
 
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
+_CHECK_TRUST = "Check metrics.prometheus.tls.trustedCertificates."
 _BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
 _TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
 
@@ -156,12 +170,14 @@ def broken(error: Exception, address: str) -> TidegateError:
                 f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port in metrics.prometheus.url."
             )
         case exceptions.SSLError():
-            return unreachable(address, f"the encrypted connection failed: {shortly(error)}", "Check metrics.prometheus.caSecretRef.")
+            return unreachable(
+                address, f"the encrypted connection failed: {innermost_message(error)}", "Check metrics.prometheus.tls.trustedCertificates."
+            )
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
-            return unreachable(address, shortly(error), "Check metrics.prometheus.url and the network policy.")
-    return unreachable(address, f"its certificate authorities cannot be read: {error}", "Check metrics.prometheus.caSecretRef.")
+            return unreachable(address, innermost_message(error), "Check metrics.prometheus.url and the network policy.")
+    return unreachable(address, f"its certificate authorities cannot be read: {error}", _CHECK_TRUST)
 
 
 def too_slow(address: str) -> TidegateError:
@@ -176,14 +192,14 @@ def unreachable(address: str, why: str, hint: str) -> TidegateError:
 
 def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
     """An answer with another status than 200, of whose body the beginning was read."""
-    status, said = answer.status_code, said_in(beginning)
+    status, said = answer.status_code, error_text(beginning)
     if answer.headers.get("Location") and 300 <= status < 400:
         elsewhere = shown_address(answer.headers["Location"])
         why = f"Prometheus at {address} sent us on to {elsewhere}, where a login may be wanted; we do not follow. {MEANWHILE}"
-        return Unauthorized(f"{why} Give the address of the query API itself, or a login in metrics.prometheus.credentialsSecretRef.")
+        return Unauthorized(f"{why} Give the address of the query API itself, or a login in metrics.prometheus.authentication.")
     if status in (401, 403):
         why = f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE}"
-        return Unauthorized(f"{why} Check the login in metrics.prometheus.credentialsSecretRef.")
+        return Unauthorized(f"{why} Check the login in metrics.prometheus.authentication.")
     if status == 404:
         why = f"There is no query API at {address} (404). {MEANWHILE}"
         return NotFound(Reason.PROMETHEUS_UNREACHABLE, f"{why} Check the path in metrics.prometheus.url; it ends before /api/v1.")
@@ -214,6 +230,7 @@ def partial(warnings: Sequence[str], address: str) -> TidegateError:
 _PAUSES_SECONDS = (0.2, 0.8)  # before the second and the third attempt
 _CHUNK_BYTES = 256 * 1024
 _SHOWN_BYTES = 4096  # of a refusal
+_QUERY_PATH = "/api/v1/query"
 
 Item = TypeVar("Item")
 
@@ -228,7 +245,7 @@ class PrometheusClient:
         self._server = server
         self._monotonic = monotonic
         self._pause = pause
-        self._library: PrometheusConnect | None = None
+        self._session: Session | None = None
 
     def query(self, promql: str, each: Callable[[Series], Item], *, until_monotonic_seconds: float) -> list[Item]:
         """What `each` makes of every series that the instant query gives; the query must give samples over a range.
@@ -236,20 +253,21 @@ class PrometheusClient:
         Raises Unreachable after some attempts within the time; Incomplete for an answer that is partial, too large or no samples;
         Unauthorized when a login is wanted; NotFound where there is no query API; InvalidResource when the query is refused.
         """
-        for pause_seconds in (*_PAUSES_SECONDS, None):
-            try:
-                return self._once(promql, each, until_monotonic_seconds)
-            except Unreachable:
-                if pause_seconds is None or self._monotonic() + pause_seconds >= until_monotonic_seconds:
-                    raise
-            self._pause(pause_seconds)
-        raise AssertionError("the last attempt either returns or raises")
+        return retry(
+            lambda: self._once(promql, each, until_monotonic_seconds),
+            attempts=1 + len(_PAUSES_SECONDS),
+            is_worth_repeating=lambda error: isinstance(error, Unreachable),
+            pause_seconds=lambda attempt, _: _PAUSES_SECONDS[min(attempt, len(_PAUSES_SECONDS)) - 1],
+            until_monotonic_seconds=until_monotonic_seconds,
+            monotonic=self._monotonic,
+            sleep=self._pause,
+        )
 
     def close(self) -> None:
         """Hang up; the next question connects anew."""
-        library, self._library = self._library, None
-        if library is not None:
-            library.close()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     def _once(self, promql: str, each: Callable[[Series], Item], until: float) -> list[Item]:
         try:
@@ -265,18 +283,10 @@ class PrometheusClient:
         timeouts = (min(self._server.connect_timeout_seconds, left_seconds), min(self._server.read_timeout_seconds, left_seconds))
         # the server, too, gives up when nobody waits any longer
         server_timeout = f"{max(round(left_seconds * 1000), 1)}ms"
-        answer: requests.Response = self._connected().custom_query(promql, params={"timeout": server_timeout}, timeout=timeouts)
-        return answer
-
-    def _connected(self) -> PrometheusConnect:
-        if self._library is None:
-            session = Session(self._server)
-            try:
-                # It would repeat by itself, with pauses of seconds and no end in sight; what is worth repeating is decided here.
-                self._library = PrometheusConnect(url=self._server.url.rstrip("/"), session=session, retry=Retry(0, read=False))
-            except ValueError as error:
-                raise requests.exceptions.InvalidURL(str(error)) from error
-        return self._library
+        if self._session is None:
+            self._session = Session(self._server)
+        url = self._server.url.rstrip("/") + _QUERY_PATH
+        return self._session.get(url, params={"query": promql, "timeout": server_timeout}, timeout=timeouts)
 
     def _read(self, answer: requests.Response, each: Callable[[Series], Item], until: float) -> list[Item]:
         if answer.status_code != 200:

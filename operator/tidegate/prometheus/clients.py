@@ -15,7 +15,7 @@ from controller_logic.model import Entity
 from controller_logic.reasons import Reason
 from tidegate.prometheus.nics import FUTURE_SECONDS, without_broker
 from tidegate.prometheus.queries import BrokerOf
-from tidegate.prometheus.series import Oddity, Series, is_amount
+from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 
 # Whom a client's series is about: Kafka's tags `user` and `client-id` as the JMX exporter shows
 # them, turned back into names.
@@ -89,32 +89,32 @@ class ReadClient:
         self._broker_of = broker_of
         self._nan_is_zero = nan_is_zero
 
-    def __call__(self, series: Series) -> ClientSample | Oddity:
+    def __call__(self, series: Series) -> ClientSample | SeriesProblem:
         broker, entity = self._broker_of(series.labels), entity_of(series.labels)
         if broker is None:
             return without_broker(series, self._what)
         if entity is None:
             hint = "The labels user and client_id must hold Kafka's tags as the brokers spell them."
             what = f"the query for {self._what} gave a series that does not tell its client"
-            return Oddity(Reason.METRICS_AMBIGUOUS, what, str(series), broker, hint)
+            return SeriesProblem(Reason.METRICS_AMBIGUOUS, what, str(series), broker, hint)
         at_seconds, amount = series.samples[-1]
         if self._nan_is_zero and math.isnan(amount):
             amount = 0.0
         if not is_amount(amount):
             what = f"the newest value of a client's {self._what} is no amount"
-            return Oddity(Reason.METRICS_UNREADABLE, what, f"{amount} for {entity}", broker, "Look at the exporter.")
+            return SeriesProblem(Reason.METRICS_UNREADABLE, what, f"{amount} for {entity}", broker, "Look at the exporter.")
         return ClientSample((entity, broker), series.first_at_seconds, at_seconds, amount)
 
 
 def newest_of_each(
-    found: Iterable[ClientSample | Oddity], what: str, *, read_at_seconds: float
-) -> tuple[Mapping[Who, ClientSample], list[Oddity]]:
+    found: Iterable[ClientSample | SeriesProblem], what: str, *, read_at_seconds: float
+) -> tuple[Mapping[Who, ClientSample], list[SeriesProblem]]:
     """The newest sample of each entity and broker. A series may take over from another that had ended; one of two at once is nobody's."""
     newest: dict[Who, ClientSample] = {}
     twice: set[Who] = set()
-    oddities: list[Oddity] = []
+    oddities: list[SeriesProblem] = []
     for sample in found:
-        if isinstance(sample, Oddity):
+        if isinstance(sample, SeriesProblem):
             oddities.append(sample)
         elif sample.at_seconds > read_at_seconds + FUTURE_SECONDS:
             oddities.append(_from_the_future(sample, read_at_seconds))
@@ -134,14 +134,14 @@ def overlap(one: ClientSample, other: ClientSample) -> bool:
     return one.first_at_seconds <= other.at_seconds and other.first_at_seconds <= one.at_seconds
 
 
-def _from_the_future(sample: ClientSample, read_at_seconds: float) -> Oddity:
+def _from_the_future(sample: ClientSample, read_at_seconds: float) -> SeriesProblem:
     entity, broker = sample.who
     ahead = f"{entity}, by {sample.at_seconds - read_at_seconds:.0f} s"
     hint = "Set the clocks of Prometheus and of Tidegate's node."
-    return Oddity(Reason.METRICS_STALE, "a client's samples are ahead of Tidegate's clock", ahead, broker, hint)
+    return SeriesProblem(Reason.METRICS_STALE, "a client's samples are ahead of Tidegate's clock", ahead, broker, hint)
 
 
-def _two_at_once(who: Who, what: str) -> Oddity:
+def _two_at_once(who: Who, what: str) -> SeriesProblem:
     entity, broker = who
     hint = "Narrow the query to one of them, for instance to one Kafka cluster or one replica of Prometheus."
-    return Oddity(Reason.METRICS_AMBIGUOUS, f"two series tell the {what} of one client at the same time", str(entity), broker, hint)
+    return SeriesProblem(Reason.METRICS_AMBIGUOUS, f"two series tell the {what} of one client at the same time", str(entity), broker, hint)

@@ -1,4 +1,4 @@
-"""The series of one direction's cards -> spans for each broker, and what is wrong with the rest.
+"""The series of one direction's NICs -> spans for each broker, and what is wrong with the rest.
 
 It tells problems that the samples themselves show; which brokers are missing is seen by the reader, who knows which there are.
 """
@@ -9,25 +9,25 @@ from itertools import chain, pairwise
 from controller_logic.model import Direction, NicSpan
 from controller_logic.reasons import Reason
 from tidegate.prometheus.queries import BrokerOf
-from tidegate.prometheus.series import Oddity, Series, is_amount
+from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 
-# Counters of one broker's cards -> the mean rate between each two neighbouring scrapes, in one
+# Counters of one broker's NICs -> the mean rate between each two neighbouring scrapes, in one
 # direction.
 #
 # The rate is the plain difference over the time between the samples, summed over the broker's
-# cards; `rate()` would extrapolate and lag
+# NICs; `rate()` would extrapolate and lag
 # (control.md 3.2). A span that cannot be known is left out: a counter that fell (it began anew), a
-# card that came or went between the two
-# scrapes. What a span is worth, how old it may be and whether a card can be that fast, is not
+# NIC that came or went between the two
+# scrapes. What a span is worth, how old it may be and whether a NIC can be that fast, is not
 # judged here.
 
 
-# Labels that tell one card, or one of the counters that make up a card, from another of the same scrape.
+# Labels that tell one NIC, or one of the counters that make up a NIC, from another of the same scrape.
 CARD_LABELS = ("__name__", "device", "interface", "nic", "ifName", "ifname")
 
 _Source = tuple[tuple[str, str], ...]
-_Card = tuple[str, ...]
-_Scrape = dict[_Card, float]
+_Nic = tuple[str, ...]
+_Scrape = dict[_Nic, float]
 
 
 class Ambiguous(ValueError):
@@ -37,7 +37,7 @@ class Ambiguous(ValueError):
 def spans_of(series: Sequence[Series]) -> tuple[NicSpan, ...]:
     """The spans of one broker and direction, oldest first, from all its series. Samples that are no amounts are passed over.
 
-    A source is whatever has the same labels but for the card's: one exporter. One may take over from another (a Pod that moved); raises
+    A source is whatever has the same labels but for the NIC's: one exporter. One may take over from another (a Pod that moved); raises
     Ambiguous when two overlap in time, since both may count the same bytes, or those of another broker.
     """
     sources = _sources(series)
@@ -48,11 +48,11 @@ def spans_of(series: Sequence[Series]) -> tuple[NicSpan, ...]:
 def _sources(series: Iterable[Series]) -> Mapping[_Source, list[Series]]:
     sources: dict[_Source, list[Series]] = {}
     for one in series:
-        sources.setdefault(_without_card(one.labels), []).append(one)
+        sources.setdefault(_without_nic(one.labels), []).append(one)
     return sources
 
 
-def _without_card(labels: Mapping[str, str]) -> _Source:
+def _without_nic(labels: Mapping[str, str]) -> _Source:
     return tuple(sorted((name, value) for name, value in labels.items() if name not in CARD_LABELS))
 
 
@@ -76,23 +76,23 @@ def _difference(one: _Source, other: _Source) -> str:
 def _source_spans(series: Iterable[Series]) -> Iterator[NicSpan]:
     scrapes = _scrapes(series)
     for (before_at, before), (at, now) in pairwise(sorted(scrapes.items())):
-        # a card in one of the two only: how much of the difference is its past, nobody knows
-        if before.keys() != now.keys() or any(now[card] < before[card] for card in now):
+        # a NIC in one of the two only: how much of the difference is its past, nobody knows
+        if before.keys() != now.keys() or any(now[nic] < before[nic] for nic in now):
             continue
         seconds = at - before_at
-        rate = sum(now[card] - before[card] for card in now) / seconds
+        rate = sum(now[nic] - before[nic] for nic in now) / seconds
         if is_amount(rate):
             yield NicSpan(at, seconds, rate)
 
 
 def _scrapes(series: Iterable[Series]) -> Mapping[float, _Scrape]:
-    """Time of the scrape -> each card's counter; all cards of one scrape have the same time."""
+    """Time of the scrape -> each NIC's counter; all NICs of one scrape have the same time."""
     scrapes: dict[float, _Scrape] = {}
     for one in series:
-        card = tuple(one.labels.get(name, "") for name in CARD_LABELS)
+        nic = tuple(one.labels.get(name, "") for name in CARD_LABELS)
         for at, counter in one.samples:
             if is_amount(counter):
-                scrapes.setdefault(at, {})[card] = counter
+                scrapes.setdefault(at, {})[nic] = counter
     return scrapes
 
 
@@ -104,25 +104,27 @@ NicSpans = dict[int, tuple[NicSpan, ...]]
 
 def nic_spans(
     series: Iterable[Series], direction: Direction, *, broker_of: BrokerOf, read_at_seconds: float
-) -> tuple[NicSpans, list[Oddity]]:
+) -> tuple[NicSpans, list[SeriesProblem]]:
     """Spans by broker, oldest first; brokers whose series cannot be used are absent and told of."""
     by_broker, oddities = _by_broker(series, direction, broker_of)
     spans: NicSpans = {}
-    for broker, cards in by_broker.items():
-        oddities += _no_amounts(broker, direction, cards)
-        if oddity := _from_the_future(broker, cards, read_at_seconds):
+    for broker, nics in by_broker.items():
+        oddities += _no_amounts(broker, direction, nics)
+        if oddity := _from_the_future(broker, nics, read_at_seconds):
             oddities.append(oddity)
             continue
         try:
-            spans[broker] = spans_of(cards)
+            spans[broker] = spans_of(nics)
         except Ambiguous as two:
             oddities.append(_two_sources(broker, direction, two))
     return spans, oddities
 
 
-def _by_broker(series: Iterable[Series], direction: Direction, broker_of: BrokerOf) -> tuple[Mapping[int, list[Series]], list[Oddity]]:
+def _by_broker(
+    series: Iterable[Series], direction: Direction, broker_of: BrokerOf
+) -> tuple[Mapping[int, list[Series]], list[SeriesProblem]]:
     found: dict[int, list[Series]] = {}
-    oddities: list[Oddity] = []
+    oddities: list[SeriesProblem] = []
     for one in series:
         broker = broker_of(one.labels)
         if broker is None:
@@ -132,30 +134,32 @@ def _by_broker(series: Iterable[Series], direction: Direction, broker_of: Broker
     return found, oddities
 
 
-def without_broker(series: Series, what: str) -> Oddity:
+def without_broker(series: Series, what: str) -> SeriesProblem:
     """A series that does not tell its broker."""
-    hint = "Name the label or the instances in metrics.brokerIds, or narrow the query."
-    return Oddity(Reason.METRICS_AMBIGUOUS, f"The query for {what} gave a series that does not tell its broker", str(series), hint=hint)
+    hint = "Name the label or the instances in metrics.brokerIdentity, or narrow the query."
+    return SeriesProblem(
+        Reason.METRICS_AMBIGUOUS, f"The query for {what} gave a series that does not tell its broker", str(series), hint=hint
+    )
 
 
-def _no_amounts(broker: int, direction: Direction, cards: Iterable[Series]) -> Iterable[Oddity]:
-    for one in cards:
+def _no_amounts(broker: int, direction: Direction, nics: Iterable[Series]) -> Iterable[SeriesProblem]:
+    for one in nics:
         for _, counter in one.samples:
             if not is_amount(counter):
                 what = f"a sample of the {direction} counter is no number of bytes"
-                yield Oddity(Reason.METRICS_UNREADABLE, what, f"{counter} in {one}", broker, "Look at the exporter.")
+                yield SeriesProblem(Reason.METRICS_UNREADABLE, what, f"{counter} in {one}", broker, "Look at the exporter.")
 
 
-def _from_the_future(broker: int, cards: Iterable[Series], read_at_seconds: float) -> Oddity | None:
-    newest = max(one.last_at_seconds for one in cards)
+def _from_the_future(broker: int, nics: Iterable[Series], read_at_seconds: float) -> SeriesProblem | None:
+    newest = max(one.last_at_seconds for one in nics)
     if newest <= read_at_seconds + FUTURE_SECONDS:
         return None
     ahead = f"{newest - read_at_seconds:.0f} s"
     hint = "Set the clocks of Prometheus and of Tidegate's node; with clocks apart no reading's age can be told."
-    return Oddity(Reason.METRICS_STALE, "samples are ahead of Tidegate's clock", ahead, broker, hint)
+    return SeriesProblem(Reason.METRICS_STALE, "samples are ahead of Tidegate's clock", ahead, broker, hint)
 
 
-def _two_sources(broker: int, direction: Direction, two: Ambiguous) -> Oddity:
+def _two_sources(broker: int, direction: Direction, two: Ambiguous) -> SeriesProblem:
     what = f"more than one source counts its {direction} at the same time"
     hint = "Narrow the query to one of them, or record their sum."
-    return Oddity(Reason.METRICS_AMBIGUOUS, what, str(two), broker, hint)
+    return SeriesProblem(Reason.METRICS_AMBIGUOUS, what, str(two), broker, hint)

@@ -1,10 +1,10 @@
 """The queries that go with each preset. It knows the names that exporters give to metrics, and asks nothing.
 
-| preset | cards | left out |
+| preset | NICs | left out |
 |---|---|---|
-| NodeExporter | node_exporter's counters of the machine's cards | devices without a cable of their own (see below) |
-| Cadvisor | cAdvisor's counters of the Pod's cards | the same |
-| JmxExporter | the broker's own counters of client and replication bytes: a poor man's card: no protocol overhead, no traffic of others | |
+| NodeExporter | node_exporter's counters of the machine's NICs | devices without a cable of their own (see below) |
+| Cadvisor | cAdvisor's counters of the Pod's NICs | the same |
+| JmxExporter | the broker's own counters of client and replication bytes: a poor man's NIC: no protocol overhead, no traffic of others | |
 
 Rates of clients and throttle times come from the JMX exporter with all three. Its rules are users' own, so the names of three well-known
 sets are asked for: this project's (`lab/kafka_files/jmx_rules.yml`), the exporter's example for Kafka, and Confluent's.
@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, Queries
@@ -30,6 +30,18 @@ _TEXT_SIGNS = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 def selector(*matchers: str) -> str:
     """`{a="b",c=~"d"}`; the metric's name is a matcher as the others."""
     return "{" + ",".join(matcher for matcher in matchers if matcher) + "}"
+
+
+def narrowed(query: str, matchers: Iterable[str]) -> str:
+    """A plain selector (`metric`, `metric{...}` or `{...}`) with further matchers."""
+    more = ",".join(matchers)
+    if not more:
+        return query
+    plain = query.strip()
+    if not plain.endswith("}"):
+        return f"{plain}{{{more}}}"
+    body = plain.removesuffix("}").rstrip()
+    return f"{body}{'' if body[-1] in '{,' else ','}{more}}}"
 
 
 def is_equal(label: str, value: str) -> str:
@@ -124,8 +136,8 @@ def _host(instance: str) -> str:
     return host if separator and port.isdecimal() and (":" not in host or host.endswith("]")) else instance
 
 
-# Bytes of these are counted once more on the card below. Bonds and teams are left out rather than their members, whose names tell nothing.
-# enP... is the hidden twin of eth0 on Azure; where it is a real card, the broker has no reading and a query of one's own helps.
+# Bytes of these are counted once more on the NIC below. Bonds and teams are left out rather than their members, whose names tell nothing.
+# enP... is the hidden twin of eth0 on Azure; where it is a real NIC, the broker has no reading and a query of one's own helps.
 _WITHOUT_CABLE = (
     *("lo", "veth.*", "docker.*", "podman.*", "cni.*", "cbr.*", "br-.*", "br[0-9].*", "virbr.*", "vnet.*", "lxc.*", "lxd.*", "ovs.*"),
     *("flannel.*", "cali.*", "cilium.*", "weave.*", "antrea.*", "kube-.*", "nodelocaldns", "datapath", "dummy.*", "ifb.*", "wg.*"),
@@ -150,15 +162,29 @@ def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
 
 
 def queries_of(settings: MetricsSettings) -> Queries:
-    """The queries to ask: the declared ones, and the preset's where nothing is declared."""
-    declared = {field.name: query for field in fields(Queries) if (query := getattr(settings.queries, field.name)) is not None}
+    """The queries to ask: the declared ones, and the preset's where nothing is declared; each narrowed to the settings' matchers."""
+    asked = {name: narrowed(query, matchers_of(settings)) for name, query in _chosen(settings).items()}
+    return Queries(**asked)
+
+
+def matchers_of(settings: MetricsSettings) -> list[str]:
+    """What every series must have besides, by the settings; none where no matchers are set."""
+    return [is_equal(label, settings.matchers[label]) for label in sorted(settings.matchers)]
+
+
+def _chosen(settings: MetricsSettings) -> dict[str, str]:
+    declared = _given(settings.queries)
     if settings.preset is Preset.CUSTOM:
-        return settings.queries
+        return declared
     brokers = broker_matcher(identity_of(settings))
-    return replace(_clients(brokers), **(_cards(settings.preset, brokers) | declared))
+    return _given(_clients(brokers)) | _nics(settings.preset, brokers) | declared
 
 
-def _cards(preset: Preset, brokers: str) -> dict[str, str]:
+def _given(queries: Queries) -> dict[str, str]:
+    return {field.name: query for field in fields(Queries) if (query := getattr(queries, field.name)) is not None}
+
+
+def _nics(preset: Preset, brokers: str) -> dict[str, str]:
     match preset:
         case Preset.CADVISOR:
             devices, pods = matches_none("interface", _WITHOUT_CABLE), matches_none("pod", [_ZOOKEEPER_PODS])

@@ -1,4 +1,4 @@
-"""One reading: asks a policy's Prometheus for cards and clients and gives back what is known, with what is missing told beside it.
+"""One reading: asks a policy's Prometheus for NICs and clients and gives back what is known, with what is missing told beside it.
 
 It judges no load and holds no memory: each reading stands for itself, with the times of its samples.
 """
@@ -12,19 +12,19 @@ from tidegate.prometheus.client import Asking, PrometheusClient
 from tidegate.prometheus.clients import ClientSample, ReadClient, newest_of_each
 from tidegate.prometheus.nics import nic_spans
 from tidegate.prometheus.queries import broker_of, identity_of, queries_of
-from tidegate.prometheus.series import Oddity, Series, problems_of
+from tidegate.prometheus.series import Series, SeriesProblem, problems_of
 from tidegate.prometheus.settings import MetricsSettings
 
-# What a reading should have and has not: cards of live brokers, fresh samples, rates of clients.
+# What a reading should have and has not: NICs of live brokers, fresh samples, rates of clients.
 # It tells; it fills nothing in.
 
 
-Cards = Mapping[tuple[int, Direction], tuple[NicSpan, ...]]
+Nics = Mapping[tuple[int, Direction], tuple[NicSpan, ...]]
 Ways = tuple[Direction, ...]
 
 
-def absent_cards(
-    cards: Cards,
+def absent_nics(
+    nics: Nics,
     brokers: Collection[int],
     directions: Iterable[Direction],
     *,
@@ -32,20 +32,20 @@ def absent_cards(
     seconds: float,
 ) -> Iterable[ReadingProblem]:
     """Live brokers without a span in one of the `directions` that were answered; where one of `told` has none, that is known already."""
-    hint = "Check that Prometheus scrapes their exporters, and that each series names its broker as metrics.brokerIds says."
+    hint = "Check that Prometheus scrapes their exporters, and that each series names its broker as metrics.brokerIdentity says."
 
     def message(which: str, ways: str) -> str:
         return f"{which} without two samples of {ways} in the last {seconds:g} s, so the load is not known. {hint}"
 
-    missing = _ways_by_broker(brokers, directions, lambda key: key not in told and not cards.get(key))
+    missing = _ways_by_broker(brokers, directions, lambda key: key not in told and not nics.get(key))
     return _for_each_or_all(Reason.METRICS_MISSING, missing, brokers, message)
 
 
-def stale_cards(cards: Cards, brokers: Collection[int], *, read_at_seconds: float, stale_after_seconds: float) -> Iterable[ReadingProblem]:
+def stale_nics(nics: Nics, brokers: Collection[int], *, read_at_seconds: float, stale_after_seconds: float) -> Iterable[ReadingProblem]:
     """Live brokers whose newest span is older than it may be."""
 
     def is_stale(key: tuple[int, Direction]) -> bool:
-        return bool(cards.get(key)) and read_at_seconds - cards[key][-1].at_seconds > stale_after_seconds
+        return bool(nics.get(key)) and read_at_seconds - nics[key][-1].at_seconds > stale_after_seconds
 
     def message(which: str, ways: str) -> str:
         hint = "Look at the exporters and at Prometheus' targets."
@@ -86,7 +86,7 @@ def _for_each_or_all(
 
 
 Clients = Mapping[tuple[Entity, int, Direction], ClientRate]
-_ClientAnswers = Mapping[Direction, list[ClientSample | Oddity]]
+_ClientAnswers = Mapping[Direction, list[ClientSample | SeriesProblem]]
 
 _SCRAPES = 5  # four spans: three for "two of three over the limit" (control.md 3.2), and one for a scrape that failed
 _RATE, _THROTTLE = "byte rate", "throttle time"
@@ -105,7 +105,7 @@ class PrometheusReader:
         self._client = PrometheusClient(settings.server, monotonic=monotonic)
         self._queries = queries_of(settings)
         self._broker_of = broker_of(identity_of(settings))
-        self._card_seconds = max(settings.history_seconds, settings.stale_after_seconds, _SCRAPES * settings.scrape_interval_seconds)
+        self._nic_seconds = max(settings.history_seconds, settings.stale_after_seconds, _SCRAPES * settings.scrape_interval_seconds)
 
     def read(self, brokers: Collection[int]) -> Readings:
         """Everything that Prometheus knows now; `brokers` are the live ones, of which readings are expected.
@@ -115,27 +115,27 @@ class PrometheusReader:
         name and a server that drips its headers are bounded by nothing here.
         """
         asking = Asking(self._client, until_monotonic_seconds=self._monotonic() + self._settings.server.reading_timeout_seconds)
-        cards = self._ask_cards(asking)
+        nics = self._ask_nics(asking)
         queries = self._queries
         rates = self._ask_clients(asking, _RATE, queries.fetch_rate, queries.produce_rate)
         throttles = self._ask_clients(asking, _THROTTLE, queries.fetch_throttle, queries.produce_throttle)
         read_at = self._clock()
-        nic, card_problems = self._nic(cards, brokers, read_at)
+        nic, nic_problems = self._nic(nics, brokers, read_at)
         clients, client_problems = self._rates(rates, throttles, brokers, read_at)
-        problems = (*asking.problems, *card_problems, *client_problems)
+        problems = (*asking.problems, *nic_problems, *client_problems)
         return Readings(read_at, self._settings.scrape_interval_seconds, nic, clients, problems)
 
     def close(self) -> None:
         """Hang up."""
         self._client.close()
 
-    def _ask_cards(self, asking: Asking) -> Mapping[Direction, list[Series]]:
+    def _ask_nics(self, asking: Asking) -> Mapping[Direction, list[Series]]:
         queries = {Direction.EGRESS: self._queries.egress, Direction.INGRESS: self._queries.ingress}
-        asked = {way: asking.ask(query, lambda series: series, what=way, seconds=self._card_seconds) for way, query in queries.items()}
+        asked = {way: asking.ask(query, lambda series: series, what=way, seconds=self._nic_seconds) for way, query in queries.items()}
         return {way: answer for way, answer in asked.items() if answer is not None}
 
     def _ask_clients(self, asking: Asking, what: str, fetch: str | None, produce: str | None) -> _ClientAnswers:
-        answers: dict[Direction, list[ClientSample | Oddity]] = {}
+        answers: dict[Direction, list[ClientSample | SeriesProblem]] = {}
         for way, query in ((Direction.EGRESS, fetch), (Direction.INGRESS, produce)):
             named = f"{_RESOURCE[way]} {what}"
             each = ReadClient(named, broker_of=self._broker_of, nan_is_zero=what is _THROTTLE)
@@ -145,23 +145,23 @@ class PrometheusReader:
         return answers
 
     def _nic(
-        self, cards: Mapping[Direction, list[Series]], brokers: Collection[int], read_at: float
-    ) -> tuple[Cards, tuple[ReadingProblem, ...]]:
-        nic, oddities = dict[tuple[int, Direction], tuple[NicSpan, ...]](), list[Oddity]()
+        self, nics: Mapping[Direction, list[Series]], brokers: Collection[int], read_at: float
+    ) -> tuple[Nics, tuple[ReadingProblem, ...]]:
+        nic, oddities = dict[tuple[int, Direction], tuple[NicSpan, ...]](), list[SeriesProblem]()
         told: set[tuple[int | None, Direction]] = set()
-        for way, series in cards.items():
+        for way, series in nics.items():
             spans, odd = nic_spans(series, way, broker_of=self._broker_of, read_at_seconds=read_at)
             nic.update({(broker, way): found for broker, found in spans.items() if found})
             told |= {(oddity.broker, way) for oddity in odd}
             oddities += odd
-        absent = absent_cards(nic, brokers, cards.keys(), told=told, seconds=self._card_seconds)
-        stale = stale_cards(nic, brokers, read_at_seconds=read_at, stale_after_seconds=self._settings.stale_after_seconds)
+        absent = absent_nics(nic, brokers, nics.keys(), told=told, seconds=self._nic_seconds)
+        stale = stale_nics(nic, brokers, read_at_seconds=read_at, stale_after_seconds=self._settings.stale_after_seconds)
         return nic, (*problems_of(oddities), *absent, *stale)
 
     def _rates(
         self, rates: _ClientAnswers, throttles: _ClientAnswers, brokers: Collection[int], read_at: float
     ) -> tuple[Clients, tuple[ReadingProblem, ...]]:
-        clients, oddities = dict[tuple[Entity, int, Direction], ClientRate](), list[Oddity]()
+        clients, oddities = dict[tuple[Entity, int, Direction], ClientRate](), list[SeriesProblem]()
         for way, answer in rates.items():
             newest, odd = newest_of_each(answer, f"{_RESOURCE[way]} {_RATE}", read_at_seconds=read_at)
             throttled, odd_throttles = newest_of_each(throttles.get(way, ()), f"{_RESOURCE[way]} {_THROTTLE}", read_at_seconds=read_at)

@@ -1,4 +1,4 @@
-"""One series of an answer: its labels and its samples with their own times. It knows nothing of brokers, cards or clients."""
+"""One series of an answer: its labels and its samples with their own times. It knows nothing of brokers, NICs or clients."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from controller_logic.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Oddity:
+class SeriesProblem:
     """One series (or one client's) that is left out. `what` says how it is odd, `hint` what to do (a sentence, or nothing).
 
     `broker` None = nobody knows which, or all.
@@ -25,15 +25,15 @@ class Oddity:
     hint: str = ""
 
 
-def problems_of(oddities: Iterable[Oddity]) -> tuple[ReadingProblem, ...]:
+def problems_of(oddities: Iterable[SeriesProblem]) -> tuple[ReadingProblem, ...]:
     """One problem for each broker and kind, with the number of such and the first as an example; in the order of their first ones."""
-    kinds: dict[tuple[Reason, int | None, str], list[Oddity]] = {}
+    kinds: dict[tuple[Reason, int | None, str], list[SeriesProblem]] = {}
     for oddity in oddities:
         kinds.setdefault((oddity.reason, oddity.broker, oddity.what), []).append(oddity)
     return tuple(_problem(alike) for alike in kinds.values())
 
 
-def _problem(alike: list[Oddity]) -> ReadingProblem:
+def _problem(alike: list[SeriesProblem]) -> ReadingProblem:
     first = alike[0]
     whose = "" if first.broker is None else f"Broker {first.broker}: "
     example = first.example if len(alike) == 1 else f"{len(alike)} times, such as {first.example}"

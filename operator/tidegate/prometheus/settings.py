@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Preset(StrEnum):
-    """What the readings of the cards come from; the rates of clients come from the JMX exporter with all but `CUSTOM`."""
+    """What the readings of the NICs come from; the rates of clients come from the JMX exporter with all but `CUSTOM`."""
 
     NODE_EXPORTER = "NodeExporter"
     CADVISOR = "Cadvisor"
@@ -33,8 +33,17 @@ class BasicLogin:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsTexts:
+    """Certificates in PEM, which go to other processes with the settings as files would not. No `authorities` = the machine's own."""
+
+    authorities: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class PrometheusServer:
-    """A server of Prometheus' query API, such as http://prometheus:9090. No `ca_file` = the machine's own authorities.
+    """A server of Prometheus' query API, such as http://prometheus:9090. Authorities: `ca_file`, `tls`, or else the machine's own.
 
     `reading_timeout_seconds` bounds all queries of one reading together, repeats included; `connect_timeout_seconds` and
     `read_timeout_seconds` bound each connection and each wait for bytes, so a reading may last one such wait longer.
@@ -44,6 +53,7 @@ class PrometheusServer:
     url: str = field(repr=False)  # may hold a password
     login: BearerLogin | BasicLogin | None = None
     ca_file: str | None = None
+    tls: TlsTexts | None = None
     connect_timeout_seconds: float = 3.0
     read_timeout_seconds: float = 5.0
     reading_timeout_seconds: float = 10.0
@@ -68,7 +78,7 @@ class BrokerInstances:
 class Queries:
     """PromQL selectors (`metric{...}` without function, range or aggregation: samples must keep their own times). None = not asked.
 
-    Cards are counters of bytes, one series a card; rates are gauges of bytes per second and throttle times gauges of milliseconds,
+    NICs are counters of bytes, one series a NIC; rates are gauges of bytes per second and throttle times gauges of milliseconds,
     one series for each user and client id. Each series names its broker.
     """
 
@@ -83,14 +93,16 @@ class Queries:
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
     """Everything a reading needs. `queries` replace the preset's, each by itself. No `brokers` = the label that goes with the preset.
+    `matchers` are labels that every series must have; they are added to all queries, declared ones too.
 
-    `history_seconds` is how far back cards are read: the spans that a window of the control pass is made of.
+    `history_seconds` is how far back NICs are read: the spans that a window of the control pass is made of.
     """
 
     server: PrometheusServer
     preset: Preset = Preset.NODE_EXPORTER
     queries: Queries = Queries()
     brokers: BrokerLabel | BrokerInstances | None = None
+    matchers: Mapping[str, str] = field(default_factory=dict)
     scrape_interval_seconds: int = 15
     stale_after_seconds: int = 45
     history_seconds: int = 60

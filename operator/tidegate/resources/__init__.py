@@ -6,7 +6,7 @@ vocabulary of the core in `control/observe.py`, not here.
 
 from tidegate.resources.kinds import (
     API_VERSION,
-    CATEGORY,
+    CATEGORIES,
     GROUP,
     KINDS,
     OVERRIDE,
@@ -27,7 +27,7 @@ from tidegate.resources.kinds import (
 
 __all__ = [
     "API_VERSION",
-    "CATEGORY",
+    "CATEGORIES",
     "GROUP",
     "KINDS",
     "OVERRIDE",

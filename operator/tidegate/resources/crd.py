@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidegate.resources.kinds import CATEGORY, GROUP, VERSION, Column, Kind
+from tidegate.resources.kinds import CATEGORIES, GROUP, VERSION, Column, Kind
 from tidegate.resources.schema import SchemaModel
 
 # Translates the JSON schema of a pydantic model into a structural CRD schema, and refuses what it
@@ -19,8 +19,10 @@ from tidegate.resources.schema import SchemaModel
 
 Schema = dict[str, Any]
 
-_INT_OR_STRING = "x-kubernetes-int-or-string"
-_DROPPED = frozenset({"title", "examples"})
+# A default stays in the model and in the description. From the CRD, the API server would write it into every stored
+# object: GitOps tools would report items of lists as changed, and a later version could not act on a better default,
+# because it could not tell the old one from a person's choice.
+_DROPPED = frozenset({"title", "examples", "default"})
 _PASSED = frozenset(
     {
         "description",
@@ -31,9 +33,9 @@ _PASSED = frozenset(
         "maxLength",
         "minItems",
         "maxItems",
+        "minProperties",
         "maxProperties",
         "pattern",
-        _INT_OR_STRING,
         "x-kubernetes-list-type",
         "x-kubernetes-list-map-keys",
         "x-kubernetes-validations",
@@ -101,7 +103,6 @@ class _Translation:
     def _translators(self) -> Mapping[str, Callable[[Any, str, tuple[str, ...]], Schema]]:
         return {
             "type": _type,
-            "default": _default,
             "const": lambda value, _path, _inside: {"enum": [value]},
             "enum": lambda value, _path, _inside: {"enum": list(value)},
             "required": lambda value, _path, _inside: {"required": list(value)},
@@ -130,7 +131,7 @@ class _Translation:
 def _only_branch(source: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     branches = [branch for branch in source["anyOf"] if branch.get("type") != "null"]
     if len(branches) != 1:
-        raise UnknownSchema(path, "a union of types has no structural form; use a discriminating field or an int-or-string")
+        raise UnknownSchema(path, "a union of types has no structural form; use a discriminating field")
     only: Mapping[str, Any] = branches[0]
     return only
 
@@ -139,12 +140,6 @@ def _type(value: Any, path: str, _inside: tuple[str, ...]) -> Schema:
     if value not in ("object", "array", "string", "integer", "boolean"):
         raise UnknownSchema(path, f"type {value!r} is refused (no floats and no null in a spec)")
     return {"type": value}
-
-
-def _default(value: Any, path: str, _inside: tuple[str, ...]) -> Schema:
-    if value is not None:
-        raise UnknownSchema(path, f"default {value!r} is refused: unset means a documented default, or GitOps sees drift")
-    return {}
 
 
 def _inclusive_bounds(target: Schema, path: str) -> None:
@@ -158,7 +153,7 @@ def _inclusive_bounds(target: Schema, path: str) -> None:
 
 def _check(target: Schema, path: str) -> None:
     kind = target.get("type")
-    if kind is None and not target.get(_INT_OR_STRING):
+    if kind is None:
         raise UnknownSchema(path, "has no type")
     if missing := [name for name in _needed_bounds(kind, target) if name not in target]:
         raise UnknownSchema(path, f"needs {' and '.join(missing)}: the cost of rules is estimated from bounds")
@@ -179,8 +174,6 @@ def _check_exact(target: Schema, path: str) -> None:
 
 
 def _needed_bounds(kind: Any, target: Schema) -> tuple[str, ...]:
-    if target.get(_INT_OR_STRING):
-        return ("minimum", "maximum", "maxLength")
     if "enum" in target:
         return ()
     if kind == "object":
@@ -213,7 +206,7 @@ def crd_document(kind: Kind) -> dict[str, Any]:
                 "plural": kind.plural,
                 "singular": kind.kind.lower(),
                 "shortNames": [kind.short_name],
-                "categories": [CATEGORY],
+                "categories": list(CATEGORIES),
             },
             "scope": "Namespaced",
             "versions": [_version(kind)],

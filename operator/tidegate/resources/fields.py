@@ -4,11 +4,12 @@ A pattern alone answers with a regular expression; where people err, a rule says
 """
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from tidegate.errors import InvalidResource
 from tidegate.resources.schema import Rule, SchemaModel, enforce
 
 MAX_KAFKA_NAME_LENGTH = 256
@@ -39,7 +40,7 @@ def _cel_text(text: str) -> str:
     return "r'" + text + "'" if "'" not in text else 'r"' + text + '"'
 
 
-_NO_CONTROL_CHARACTERS = Rule(
+NO_CONTROL_CHARACTERS = Rule(
     cel=f"!self.matches(r'{CONTROL_CHARACTERS}')",
     message="must not contain control characters",
     holds=lambda text: re.search(CONTROL_CHARACTERS, text) is None,
@@ -50,7 +51,7 @@ _NO_RESERVED_NAME = Rule(
     holds=lambda text: text not in (".", "..", "<default>"),
 )
 
-_name_check, _name_schema = ruled(_NO_CONTROL_CHARACTERS, _NO_RESERVED_NAME)
+_name_check, _name_schema = ruled(NO_CONTROL_CHARACTERS, _NO_RESERVED_NAME)
 KafkaName = Annotated[str, Field(min_length=1, max_length=MAX_KAFKA_NAME_LENGTH), _name_check, _name_schema]
 """A user (principal name without `User:`) or client id, exactly as Kafka sees it; `ANONYMOUS` is an ordinary user."""
 
@@ -104,7 +105,7 @@ ZooKeeperConnect = Annotated[str, Field(min_length=1, max_length=2048), _zookeep
 _url_check, _url_schema = ruled(
     matching(
         r"https?://[^\x00-\x20\x7f/?#@]+(?:/[^\x00-\x20\x7f?#@]*)?",
-        "must be an http:// or https:// address without credentials, query or fragment (credentials belong in credentialsSecretRef)",
+        "must be an http:// or https:// address without credentials, query or fragment (logins belong in prometheus.authentication)",
     )
 )
 HttpUrl = Annotated[str, Field(min_length=1, max_length=2048), _url_check, _url_schema]
@@ -121,17 +122,11 @@ _object_check, _object_schema = ruled(
 ObjectName = Annotated[str, Field(min_length=1, max_length=253), _object_check, _object_schema]
 
 _sentence_check, _sentence_schema = ruled(
-    _NO_CONTROL_CHARACTERS,
+    NO_CONTROL_CHARACTERS,
     Rule(cel=r"self.matches(r'[^ ]')", message="must not be blank", holds=lambda text: text.strip(" ") != ""),
 )
 Sentence = Annotated[str, Field(min_length=1, max_length=512), _sentence_check, _sentence_schema]
 """A sentence that a person writes for other people, on one line."""
-
-
-class SecretRef(SchemaModel):
-    """A Secret in the same namespace."""
-
-    name: ObjectName = Field(description="Name of a Secret in the namespace of this object.")
 
 
 class PolicyRef(SchemaModel):
@@ -143,20 +138,35 @@ class PolicyRef(SchemaModel):
 # A moment as people write it in a resource: RFC 3339 with seconds and an offset, such as
 # `2026-11-30T06:00:00Z`.
 #
-# The schema does not name the format `date-time`: the API server would read it loosely (small
-# letters, second 60), answer without an
-# example, and take a list in place of the text. Rules in words say all of it.
+# Commands also take how long ago it was: `2h`. The schema does not name the format `date-time`:
+# the API server would read it loosely (small
+# letters, second 60), answer without an example, and take a list in place of the text. Rules in
+# words say all of it.
 
 
 _DAYS = r"(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|[12][0-9])"
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _MOMENT = rf"2[0-9][0-9][0-9]-(?:{_DAYS})T{_CLOCK}:[0-5][0-9](?:[.][0-9]{{1,9}})?(?:Z|[+-]{_CLOCK})"
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AGO = re.compile(r"(\d+)([smhd])")
 _YEAR = "int(self.substring(0, 4))"
 
 
 def parse_moment(written: str) -> float:
     """Seconds since the epoch of a moment that its model has accepted."""
     return datetime.fromisoformat(written).timestamp()
+
+
+def moment(text: str, *, now_seconds: float) -> float:
+    """`2026-11-21T11:00:00Z`, or `2h` for two hours ago, in seconds since the epoch. A time without a zone is UTC."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now_seconds - int(ago[1]) * _UNIT_SECONDS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidResource(f"{text!r} is no time: write 2026-11-21T11:00:00Z, or 90s, 15m, 2h or 3d for how long ago.") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _is_a_day(written: str) -> bool:

@@ -72,7 +72,7 @@ CustomResource = BrokerBandwidthPolicy | BusinessTier | QuotaOverride
 GROUP = "tidegate.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
-CATEGORY = "kafka"
+CATEGORIES = ("kafka", "tidegate")
 
 MAX_POLICY_NAME_LENGTH = 63
 
@@ -124,7 +124,6 @@ POLICY = Kind(
     spec=PolicySpec,
     status=PolicyStatus,
     columns=(
-        _READY,
         Column(name="Mode", json_path=".spec.mode", description="Observe or Enforce."),
         Column(name="Brokers", json_path=".status.summary.brokers", description="Live brokers.", type="integer"),
         Column(
@@ -133,8 +132,16 @@ POLICY = Kind(
             description="Brokers over their limit; empty while load is not watched.",
             type="integer",
         ),
-        Column(name="Throttled", json_path=".status.summary.throttled", description="Levels below their contract now."),
-        Column(name="Quotas", json_path=".status.summary.quotas", description="Quotas in sync of quotas managed."),
+        Column(name="Throttled", json_path=".status.summary.throttled", description="Levels below their contract now.", type="integer"),
+        Column(name="Quotas", json_path=".status.quotas.managed", description="Entities with a quota of ours.", type="integer"),
+        Column(
+            name="InSync",
+            json_path=".status.quotas.inSync",
+            description="Of those, entities whose quota is as it should be.",
+            type="integer",
+        ),
+        Column(name="Cluster", json_path=".status.clusterId", description="Id of the Kafka cluster.", priority=1),
+        _READY,
         _REASON,
         _AGE,
     ),
@@ -178,7 +185,7 @@ OVERRIDE = Kind(
         Column(name="Target", json_path=".status.summary.target", description="The member or the level that it is for."),
         Column(name="State", json_path=".status.state", description="Pending, Active or Expired."),
         Column(name="Until", json_path=".spec.expiresAt", description="When it ends by itself."),
-        Column(name="Ready", json_path=_ready(), description="Whether it is in force for everybody it names.", priority=1),
+        Column(name="Ready", json_path=_ready(), description="Whether it is in force for everybody it names."),
         _REASON,
         _AGE,
     ),
@@ -199,6 +206,7 @@ KINDS = (POLICY, TIER, OVERRIDE)
 
 _SHOWN_PROBLEMS = 5
 _SHOWN_VALUE_LENGTH = 80
+_UNKNOWN_FIELD = "is not a field of this kind; check its spelling"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -243,42 +251,64 @@ def _metadata(document: Mapping[str, Any], kind: Kind) -> ObjectMeta:
     try:
         enforce(kind.rules, metadata)
     except BrokenRule as broken:
-        raise _invalid(_name(kind, metadata.key), [str(broken)]) from None
+        raise _invalid(_name(kind, metadata.key), [_Problem("", str(broken))]) from None
     return metadata
 
 
 def _spec(document: Mapping[str, Any], model: type[Model], *, name: str, strict: bool) -> Model:
     unknown = sorted(set(document) - {"apiVersion", "kind", "metadata", "spec", "status"}) if strict else []
     if unknown:
-        raise _invalid(name, [f"{field} is not a field of this kind; check its spelling" for field in unknown])
+        raise _invalid(name, [_Problem(field, _UNKNOWN_FIELD) for field in unknown])
     return _validated(model, document.get("spec"), path="spec", name=name, extra="forbid" if strict else "ignore")
 
 
 def _validated(model: type[Model], raw: object, *, path: str, name: str, extra: Literal["ignore", "forbid"]) -> Model:
     if not isinstance(raw, Mapping):
-        raise _invalid(name, [f"{path} is required and must be an object"])
+        raise _invalid(name, [_Problem(path, "is required and must be an object")])
     try:
         # as JSON, because that is what the API server sees: no coercion, and lists are lists
-        return model.model_validate_json(json.dumps(raw, default=str), extra=extra, by_alias=True, by_name=False)
+        return model.model_validate_json(json.dumps(_without_nulls(raw), default=str), extra=extra, by_alias=True, by_name=False)
     except ValidationError as error:
         raise _invalid(name, [_problem(path, details) for details in error.errors(include_url=False) if not _is_echo(details)]) from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """Leave out every field with the value null, as the API server does before it validates."""
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(below) for name, below in value.items() if below is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _name(kind: Kind, key: str) -> str:
     return f"{kind.kind} {key}"
 
 
-def _invalid(name: str, problems: list[str]) -> InvalidResource:
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """One wrong field, what must hold there, and the value that was found where there is one to show."""
+
+    field: str
+    must: str
+    found: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.must}{self.found}" if self.field else self.must
+
+
+def _invalid(name: str, problems: list[_Problem]) -> InvalidResource:
     more = len(problems) - _SHOWN_PROBLEMS
-    shown = problems[:_SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
-    return InvalidResource(f"{name} is not valid and changes nothing until it is mended: {'; '.join(shown)}.")
+    shown = [*map(str, problems[:_SHOWN_PROBLEMS]), *([f"and {more} more"] if more > 0 else [])]
+    return InvalidResource(
+        f"{name} is not valid and changes nothing until it is mended: {'; '.join(shown)}.",
+        problems=tuple((problem.field, problem.must) for problem in problems),
+    )
 
 
-def _problem(path: str, details: Any) -> str:
+def _problem(path: str, details: Any) -> _Problem:
     cause = details.get("ctx", {}).get("error")
     field = path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"])
     field += cause.field_path if isinstance(cause, BrokenRule) else ""
-    return f"{field}: {_must(details)}{_shown(details)}"
+    return _Problem(field, _must(details), _shown(details))
 
 
 def _is_echo(details: Any) -> bool:
@@ -290,7 +320,7 @@ def _must(details: Any) -> str:
     if details["type"] == "missing":
         return "is required"
     if details["type"] == "extra_forbidden":
-        return "is not a field of this kind; check its spelling"
+        return _UNKNOWN_FIELD
     return re.sub(r"^(Value error, |(Input|String|Tuple) (?=should))", "", str(details["msg"])).replace("should ", "must ", 1)
 
 

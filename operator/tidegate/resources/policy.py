@@ -1,10 +1,19 @@
 """The spec of BrokerBandwidthPolicy: one Kafka cluster and the bandwidth of its brokers."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tidegate.resources.fields import BootstrapServers, ClusterId, HttpUrl, SecretRef, ZooKeeperConnect, matching, ruled
+from tidegate.resources.authentication import (
+    CERTIFICATE_NEEDS_TLS,
+    KafkaAuthentication,
+    PrometheusAuthentication,
+    Tls,
+    ZooKeeperAuthentication,
+    secret_names,
+)
+from tidegate.resources.fields import BootstrapServers, ClusterId, HttpUrl, ZooKeeperConnect, matching, ruled
 from tidegate.resources.rates import ByteRate, QuotaDefaults, cel_at_most
 from tidegate.resources.rollup import Rollup
 from tidegate.resources.schema import Rule, SchemaModel
@@ -22,32 +31,28 @@ class ZooKeeperConnection(SchemaModel):
     connect: ZooKeeperConnect = Field(
         description="The brokers' own zookeeper.connect: host:port pairs separated by commas, then the chroot if they have one."
     )
-    credentials_secret_ref: SecretRef | None = Field(
-        default=None,
-        description="Secret with the SASL digest login or the client certificate for ZooKeeper. New nodes copy the ACL of their parent. "
-        "Unset means plain text without login.",
+    tls: Tls | None = Field(default=None, description="TLS to ZooKeeper; connect names its secure port then. Unset means plain text.")
+    authentication: ZooKeeperAuthentication | None = Field(
+        default=None, description="Login to ZooKeeper. New nodes copy the ACL of their parent. Unset means no login."
     )
+
+    rules = (CERTIFICATE_NEEDS_TLS,)
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The Secrets that the connection needs."""
+        return secret_names(self.tls, self.authentication)
 
 
 class QuotaWindow(SchemaModel):
     """The brokers' quota window, from which every bound on a client's mute is derived."""
 
-    samples: Annotated[int, Field(ge=1, le=600)] | None = Field(
-        default=None, description="The brokers' quota.window.num. Unset means 11, which is Kafka's default."
+    samples: Annotated[int, Field(ge=1, le=600)] = Field(
+        default=11, description="The brokers' quota.window.num. Unset means 11, which is Kafka's default."
     )
-    sample_seconds: Annotated[int, Field(ge=1, le=600)] | None = Field(
-        default=None, description="The brokers' quota.window.size.seconds. Unset means 1, which is Kafka's default."
+    sample_seconds: Annotated[int, Field(ge=1, le=600)] = Field(
+        default=1, description="The brokers' quota.window.size.seconds. Unset means 1, which is Kafka's default."
     )
-
-    @property
-    def samples_or_default(self) -> int:
-        """The number of samples; 11 where unset."""
-        return 11 if self.samples is None else self.samples
-
-    @property
-    def sample_seconds_or_default(self) -> int:
-        """The length of a sample; 1 s where unset."""
-        return 1 if self.sample_seconds is None else self.sample_seconds
 
 
 class KafkaCluster(SchemaModel):
@@ -67,11 +72,10 @@ class KafkaCluster(SchemaModel):
     zookeeper: ZooKeeperConnection | None = Field(
         default=None, description="Where the quotas are kept with quotaStore ZooKeeper; required with it."
     )
-    client_secret_ref: SecretRef | None = Field(
-        default=None, description="Secret with the SASL login and TLS files for bootstrapServers. Unset means plain text without login."
-    )
-    quota_window: QuotaWindow | None = Field(
-        default=None, description="The brokers' quota window, where it is not Kafka's. Unset means the defaults of its fields."
+    tls: Tls | None = Field(default=None, description="TLS to bootstrapServers and all other brokers. Unset means plain text.")
+    authentication: KafkaAuthentication | None = Field(default=None, description="Login to the brokers. Unset means no login.")
+    quota_window: QuotaWindow = Field(
+        default=QuotaWindow(), description="The brokers' quota window, where it is not Kafka's. Unset means the defaults of its fields."
     )
 
     rules = (
@@ -90,37 +94,87 @@ class KafkaCluster(SchemaModel):
             field_path=".quotaStore",
             holds=lambda kafka: kafka.quota_store != "AdminApi",
         ),
+        CERTIFICATE_NEEDS_TLS,
     )
 
     @property
-    def quota_window_or_default(self) -> QuotaWindow:
-        """The quota window; Kafka's default where unset."""
-        return QuotaWindow() if self.quota_window is None else self.quota_window
+    def secret_names(self) -> frozenset[str]:
+        """The Secrets that the connections to brokers and ZooKeeper need."""
+        own = secret_names(self.tls, self.authentication)
+        return own if self.zookeeper is None else own | self.zookeeper.secret_names
 
 
 # The part of a policy that says where the load of brokers and clients is measured.
 
 
+StaleAction = Literal["Hold", "Release"]
 MetricsPreset = Literal["NodeExporter", "Cadvisor", "JmxExporter", "Custom"]
 BrokerId = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Query = Annotated[str, Field(min_length=1, max_length=4096)]
+_BLANK = r"[ \t\r\n]*"
+# quoted values may hold braces; \x27 is the single quote, which CEL would take for the end of the text
+_BRACES = r"\{(?:[^\x22\x27`{}]|\x22(?:[^\x22\\]|\\.)*\x22|\x27(?:[^\x27\\]|\\.)*\x27|`[^`]*`)*\}"
+_query_check, _query_schema = ruled(
+    matching(
+        rf"{_BLANK}(?:[A-Za-z_:][A-Za-z0-9_:]*{_BLANK}(?:{_BRACES})?|{_BRACES}){_BLANK}",
+        "must be a plain selector such as my_bytes_total{job='kafka'}: no function, range, sum or operator, "
+        "so that samples keep their own times",
+    )
+)
+Query = Annotated[str, Field(min_length=1, max_length=4096), _query_check, _query_schema]
 
+_LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 _label_check, _label_schema = ruled(
-    matching(r"[A-Za-z_][A-Za-z0-9_]*", "must be the name of a Prometheus label: letters, digits and '_', not beginning with a digit")
+    matching(_LABEL, "must be the name of a Prometheus label: letters, digits and '_', not beginning with a digit")
 )
 LabelName = Annotated[str, Field(min_length=1, max_length=128), _label_check, _label_schema]
+_matchers_check, _matchers_schema = ruled(
+    Rule(
+        cel=f"self.all(label, label.matches('^{_LABEL}$') && label.size() <= 128 && label != '__name__')",
+        message="every key must be the name of a Prometheus label (letters, digits and '_', not beginning with a digit, at most 128) other "
+        "than __name__",
+        holds=lambda matchers: all(
+            re.fullmatch(_LABEL, label, re.ASCII) and len(label) <= 128 and label != "__name__" for label in matchers
+        ),
+    )
+)
+Matchers = Annotated[
+    dict[str, Annotated[str, Field(min_length=1, max_length=256)]],
+    Field(min_length=1, max_length=10),
+    _matchers_check,
+    _matchers_schema,
+]
 
 
 class Prometheus(SchemaModel):
     """A Prometheus server or anything that answers its query API."""
 
     url: HttpUrl = Field(description="Address of the query API, such as http://prometheus:9090.")
-    credentials_secret_ref: SecretRef | None = Field(
-        default=None, description="Secret with a bearer token, or user name and password. Unset means no login."
+    tls: Tls | None = Field(
+        default=None, description="What an https address is trusted by. Unset means the authorities of the operator's own machine."
     )
-    ca_secret_ref: SecretRef | None = Field(
-        default=None, description="Secret with the certificate authority of an https address. Unset means the system's own."
+    authentication: PrometheusAuthentication | None = Field(default=None, description="Login to Prometheus. Unset means no login.")
+
+    rules = (
+        Rule(
+            cel="!has(self.tls) || self.url.startsWith('https://')",
+            message="url must begin with https:// where tls is given",
+            field_path=".url",
+            holds=lambda server: server.tls is None or server.url.startswith("https://"),
+        ),
+        Rule(
+            cel="!has(self.authentication) || !has(self.authentication.certificateAndKey) || self.url.startsWith('https://')",
+            message="url must begin with https:// with authentication.certificateAndKey: a certificate is shown over TLS only",
+            field_path=".url",
+            holds=lambda server: (
+                server.authentication is None or server.authentication.certificate_and_key is None or server.url.startswith("https://")
+            ),
+        ),
     )
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The Secrets that the connection needs."""
+        return secret_names(self.tls, self.authentication)
 
 
 class MetricQueries(SchemaModel):
@@ -129,8 +183,8 @@ class MetricQueries(SchemaModel):
     Each series must have the label that names its broker.
     """
 
-    egress: Query | None = Field(default=None, description="Bytes sent by each broker's card, as a counter.")
-    ingress: Query | None = Field(default=None, description="Bytes received by each broker's card, as a counter.")
+    egress: Query | None = Field(default=None, description="Bytes sent by each broker's NIC, as a counter.")
+    ingress: Query | None = Field(default=None, description="Bytes received by each broker's NIC, as a counter.")
     user_fetch: Query | None = Field(default=None, description="Bytes per second that each user and client id fetches from each broker.")
     user_produce: Query | None = Field(default=None, description="Bytes per second that each user and client id produces to each broker.")
 
@@ -150,7 +204,7 @@ class BrokerInstance(SchemaModel):
     id: BrokerId = Field(description="Id of the broker on that machine.")
 
 
-class BrokerIds(SchemaModel):
+class BrokerIdentity(SchemaModel):
     """How a series tells which broker it is about."""
 
     label: LabelName | None = Field(default=None, description="Label whose value is the broker's id.")
@@ -183,36 +237,53 @@ class BrokerIds(SchemaModel):
     )
 
 
+class WhenStale(SchemaModel):
+    """What happens to throttled quotas while a broker's load is not known for long."""
+
+    after_seconds: Annotated[int, Field(ge=60, le=604_800)] = Field(
+        default=900, description="How long a broker's load must be unknown, without a break, before action is taken. Unset means 900."
+    )
+    action: StaleAction = Field(
+        default="Hold",
+        description="Hold: quotas that were lowered for load stay as they are until readings come again. Release: they go back to the "
+        "contract, as far as brokers with readings have room. Nothing is ever lowered on load that is not known. Unset means Hold.",
+    )
+
+
 class MetricsSource(SchemaModel):
     """Where load is measured, how often, and when a reading is too old to act on."""
 
     prometheus: Prometheus = Field(description="The Prometheus server that scrapes the brokers.")
-    preset: MetricsPreset | None = Field(
-        default=None,
+    preset: MetricsPreset = Field(
+        default="NodeExporter",
         description="What the readings come from: node_exporter, cAdvisor, the JMX exporter, or your own queries (Custom). "
         "Unset means NodeExporter.",
     )
     queries: MetricQueries | None = Field(
         default=None,
-        description="PromQL that replaces the preset's, each by itself. Plain selectors such as my_bytes_total{cluster='c1'}: a query with "
-        "a function, a range or a sum is refused, because samples must keep their own times.",
+        description="PromQL that replaces the preset's, each by itself: plain selectors such as my_bytes_total{job='kafka'}, because "
+        "samples must keep their own times.",
     )
-    broker_ids: BrokerIds | None = Field(
+    matchers: Matchers | None = Field(
+        default=None,
+        description="Labels that every series must have, such as cluster: orders where one Prometheus watches several Kafka clusters. They "
+        'are added as label="value" to all queries: the preset\'s and your own, those of preset Custom as well. Unset means none.',
+    )
+    broker_identity: BrokerIdentity | None = Field(
         default=None,
         description="How a series tells which broker it is about. Unset means the label broker; with preset Cadvisor the number at the "
         "end of the label pod.",
     )
-    scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] | None = Field(
-        default=None, description="How often Prometheus scrapes the brokers. Unset means 15."
+    scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
+        default=15, description="How often Prometheus scrapes the brokers. Unset means 15."
     )
-    stale_after_seconds: Annotated[int, Field(ge=1, le=3600)] | None = Field(
-        default=None, description="A reading older than this is not acted on. Unset means three scrape intervals."
+    stale_after_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
+        default_factory=lambda metrics: 3 * metrics.get("scrape_interval_seconds", 15),
+        description="A reading older than this is not acted on. Unset means three scrape intervals.",
     )
-    enable_metering: bool | None = Field(
-        default=None,
-        description="true: write a quota that never binds (2^53-1 B/s) for Kafka's default user, so that brokers meter every user. "
-        "The ledger records it, and false gives it back. Nothing is written where defaults.user is declared, where somebody else has set "
-        "a default-user quota, or where client ids without a user have byte rates, which it would hide (MeteringWithheld). Unset: false.",
+    when_stale: WhenStale = Field(
+        default=WhenStale(),
+        description="What happens to throttled quotas while a broker's load is not known for long. Unset means the defaults of its fields.",
     )
 
     rules = (
@@ -228,49 +299,55 @@ class MetricsSource(SchemaModel):
             "self.staleAfterSeconds >= (has(self.scrapeIntervalSeconds) ? self.scrapeIntervalSeconds : 15)",
             message="staleAfterSeconds must not be below scrapeIntervalSeconds (15 where unset): every reading would be stale",
             field_path=".staleAfterSeconds",
-            holds=lambda metrics: metrics.stale_after_seconds_or_default >= metrics.scrape_interval_seconds_or_default,
+            holds=lambda metrics: metrics.stale_after_seconds >= metrics.scrape_interval_seconds,
+        ),
+        Rule(
+            cel="!has(self.whenStale) || (has(self.whenStale.afterSeconds) ? self.whenStale.afterSeconds : 900) > "
+            "(has(self.staleAfterSeconds) ? self.staleAfterSeconds : "
+            "3 * (has(self.scrapeIntervalSeconds) ? self.scrapeIntervalSeconds : 15))",
+            message="whenStale.afterSeconds (900 where unset) must be above staleAfterSeconds (three scrape intervals where unset): until "
+            "then readings are still used",
+            field_path=".whenStale.afterSeconds",
+            holds=lambda metrics: (
+                "when_stale" not in metrics.model_fields_set or metrics.when_stale.after_seconds > metrics.stale_after_seconds
+            ),
         ),
     )
-
-    @property
-    def preset_or_default(self) -> MetricsPreset:
-        """The preset; NodeExporter where unset."""
-        return self.preset or "NodeExporter"
-
-    @property
-    def scrape_interval_seconds_or_default(self) -> int:
-        """The scrape interval; 15 s where unset."""
-        return 15 if self.scrape_interval_seconds is None else self.scrape_interval_seconds
-
-    @property
-    def stale_after_seconds_or_default(self) -> int:
-        """When a reading is stale; three scrape intervals where unset."""
-        return 3 * self.scrape_interval_seconds_or_default if self.stale_after_seconds is None else self.stale_after_seconds
-
-    @property
-    def enable_metering_or_default(self) -> bool:
-        """Whether brokers are made to meter every user; False where unset."""
-        return bool(self.enable_metering)
 
 
 # The part of a policy that says how much traffic a single broker may carry before tiers are
 # throttled.
 
 
-def _limit_fits_capacity(limits: Any) -> bool:
-    return limits.egress_limit is None or limits.egress_capacity is None or limits.egress_limit <= limits.egress_capacity
+class NicLimits(SchemaModel):
+    """One direction of a broker's NIC."""
+
+    limit: ByteRate | None = Field(default=None, description="Bytes per second above which tiers are throttled. Unset means no limit.")
+    capacity: ByteRate | None = Field(
+        default=None,
+        description="Speed of the NIC in this direction. Absurd readings are refused against it, and a full link is known by it. "
+        "Unset means not known.",
+    )
+
+    rules = (
+        Rule(
+            cel="has(self.limit) || has(self.capacity)",
+            message="must have at least one of limit and capacity",
+            holds=lambda limits: limits.limit is not None or limits.capacity is not None,
+        ),
+        Rule(
+            cel=f"!has(self.limit) || !has(self.capacity) || {cel_at_most('self.limit', 'self.capacity')}",
+            message="limit must not be above capacity: the NIC could never reach it",
+            field_path=".limit",
+            holds=lambda limits: limits.limit is None or limits.capacity is None or limits.limit <= limits.capacity,
+        ),
+    )
 
 
-_LIMIT_FITS_CAPACITY = Rule(
-    cel=f"!has(self.egressLimit) || !has(self.egressCapacity) || {cel_at_most('self.egressLimit', 'self.egressCapacity')}",
-    message="egressLimit must not be above egressCapacity: the card could never reach its limit",
-    field_path=".egressLimit",
-    holds=_limit_fits_capacity,
-)
-_HAS_A_LIMIT = Rule(
-    cel="has(self.egressLimit) || has(self.ingressLimit) || has(self.egressCapacity)",
-    message="must have at least one of egressLimit, ingressLimit and egressCapacity",
-    holds=lambda limits: not (limits.egress_limit is None and limits.ingress_limit is None and limits.egress_capacity is None),
+_HAS_A_DIRECTION = Rule(
+    cel="has(self.egress) || has(self.ingress)",
+    message="must have at least one of egress and ingress",
+    holds=lambda limits: limits.egress is not None or limits.ingress is not None,
 )
 
 
@@ -283,13 +360,17 @@ class BrokerLimitOverride(SchemaModel):
         description="Ids of the brokers.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    egress_limit: ByteRate | None = Field(default=None, description="Bytes per second out of these brokers. Unset means as for the others.")
-    ingress_limit: ByteRate | None = Field(default=None, description="Bytes per second into these brokers. Unset means as for the others.")
-    egress_capacity: ByteRate | None = Field(default=None, description="The speed of these brokers' cards. Unset means as for the others.")
+    egress: NicLimits | None = Field(
+        default=None,
+        description="What leaves these brokers; a field that it leaves out is as for the others. Unset means as for the others.",
+    )
+    ingress: NicLimits | None = Field(
+        default=None,
+        description="What enters these brokers; a field that it leaves out is as for the others. Unset means as for the others.",
+    )
 
     rules = (
-        _HAS_A_LIMIT,
-        _LIMIT_FITS_CAPACITY,
+        _HAS_A_DIRECTION,
         Rule(
             cel="",
             message="every broker id may appear once only",
@@ -299,32 +380,35 @@ class BrokerLimitOverride(SchemaModel):
     )
 
 
-def _override_fits_capacity(limits: Any) -> bool:
-    capacity = limits.egress_capacity
-    return capacity is None or all(
-        o.egress_capacity is not None or o.egress_limit is None or o.egress_limit <= capacity for o in limits.overrides or ()
-    )
-
-
 def _ids_are_disjoint(limits: Any) -> bool:
     ids = [broker for override in limits.overrides or () for broker in override.ids]
     return len(set(ids)) == len(ids)
 
 
+def _override_fits(direction: str) -> Rule:
+    """The rule that an override's limit is not above the capacity that it leaves as it is for the others."""
+    capacity, limit = f"self.{direction}.capacity", f"o.{direction}.limit"
+    compared = f"has(o.{direction}) && !has(o.{direction}.capacity) && has({limit})"
+
+    def holds(limits: Any) -> bool:
+        everywhere = getattr(limits, direction)
+        overrides = [own for one in limits.overrides or () if (own := getattr(one, direction)) is not None and own.capacity is None]
+        return everywhere is None or everywhere.capacity is None or all((own.limit or 0) <= everywhere.capacity for own in overrides)
+
+    return Rule(
+        cel=f"!has(self.overrides) || !has(self.{direction}) || !has({capacity}) || "
+        f"self.overrides.all(o, !({compared}) || {cel_at_most(limit, capacity)})",
+        message=f"{direction}.limit in overrides must not be above {direction}.capacity; give the override a capacity of its own",
+        field_path=".overrides",
+        holds=holds,
+    )
+
+
 class BrokerLimits(SchemaModel):
     """The threshold of every single broker, and of some that differ."""
 
-    egress_limit: ByteRate | None = Field(
-        default=None, description="Bytes per second out of a broker above which tiers are throttled. Unset means no limit."
-    )
-    ingress_limit: ByteRate | None = Field(
-        default=None, description="Bytes per second into a broker above which tiers are throttled. Unset means no limit."
-    )
-    egress_capacity: ByteRate | None = Field(
-        default=None,
-        description="Speed of a broker's network card in bytes per second. Absurd readings are refused against it, "
-        "and a full link is known by it.",
-    )
+    egress: NicLimits | None = Field(default=None, description="What leaves a broker. Unset means no limit.")
+    ingress: NicLimits | None = Field(default=None, description="What enters a broker. Unset means no limit.")
     overrides: tuple[BrokerLimitOverride, ...] | None = Field(
         default=None,
         min_length=1,
@@ -334,19 +418,9 @@ class BrokerLimits(SchemaModel):
     )
 
     rules = (
-        _HAS_A_LIMIT,
-        _LIMIT_FITS_CAPACITY,
-        Rule(
-            cel=(
-                "!has(self.egressCapacity) || !has(self.overrides) || "
-                "self.overrides.all(o, has(o.egressCapacity) || !has(o.egressLimit) || "
-                + cel_at_most("o.egressLimit", "self.egressCapacity")
-                + ")"
-            ),
-            message="an egressLimit in overrides must not be above egressCapacity; give the override an egressCapacity of its own",
-            field_path=".overrides",
-            holds=_override_fits_capacity,
-        ),
+        _HAS_A_DIRECTION,
+        _override_fits("egress"),
+        _override_fits("ingress"),
         Rule(
             cel="!has(self.overrides) || self.overrides.all(a, a.ids.all(i, self.overrides.exists_one(b, i in b.ids)))",
             message="a broker may appear in one override only",
@@ -355,23 +429,25 @@ class BrokerLimits(SchemaModel):
         ),
     )
 
-    def egress_limit_of(self, broker_id: int) -> int | None:
-        """Bytes per second out of one broker; None where no limit is set for it."""
+    def egress_of(self, broker_id: int) -> NicLimits | None:
+        """What may leave one broker; None where nothing is set for it."""
         override = self._override_of(broker_id)
-        return self.egress_limit if override is None or override.egress_limit is None else override.egress_limit
+        return _merged(self.egress, None if override is None else override.egress)
 
-    def ingress_limit_of(self, broker_id: int) -> int | None:
-        """Bytes per second into one broker; None where no limit is set for it."""
+    def ingress_of(self, broker_id: int) -> NicLimits | None:
+        """What may enter one broker; None where nothing is set for it."""
         override = self._override_of(broker_id)
-        return self.ingress_limit if override is None or override.ingress_limit is None else override.ingress_limit
-
-    def egress_capacity_of(self, broker_id: int) -> int | None:
-        """Speed of one broker's card in bytes per second; None where it is not known."""
-        override = self._override_of(broker_id)
-        return self.egress_capacity if override is None or override.egress_capacity is None else override.egress_capacity
+        return _merged(self.ingress, None if override is None else override.ingress)
 
     def _override_of(self, broker_id: int) -> BrokerLimitOverride | None:
         return next((override for override in self.overrides or () if broker_id in override.ids), None)
+
+
+def _merged(everywhere: NicLimits | None, own: NicLimits | None) -> NicLimits | None:
+    if everywhere is None or own is None:
+        return own or everywhere
+    # not validated once more: the policy's rules have compared both
+    return everywhere.model_copy(update={name: value for name in ("limit", "capacity") if (value := getattr(own, name)) is not None})
 
 
 # The parts of a policy that say how fast quotas may move: scaling by leaders, escalation, and the
@@ -387,116 +463,76 @@ PercentOfLimit = Annotated[int, Field(ge=50, le=100)]
 class LeaderScaling(SchemaModel):
     """How a contract becomes one number for all brokers, when they lead unequally many partitions."""
 
-    method: ScalingMethod | None = Field(
-        default=None,
+    method: ScalingMethod = Field(
+        default="Max",
         description="What to do where leaders are uneven; a native quota is one number for all brokers. "
         "Max: no partition gets less than promised, the total may exceed the contract. Mean: the total is the contract, "
         "partitions on crowded brokers get less. Min: no broker allows more than promised. "
         "Adaptive: between Mean and Max by measured rates, so that the total is the contract for greedy clients and for even demand; "
         "without metrics it stays at Max. Unset means Max.",
     )
-    minimum_change_percent: Percent | None = Field(
-        default=None, description="Leader moves that change a quota by less than this are not written. Unset means 10."
+    minimum_change_percent: Percent = Field(
+        default=10, description="Leader moves that change a quota by less than this are not written. Unset means 10."
     )
-
-    @property
-    def method_or_default(self) -> ScalingMethod:
-        """The method; Max where unset."""
-        return self.method or "Max"
-
-    @property
-    def minimum_change_percent_or_default(self) -> int:
-        """The smallest change worth a write, in percent; 10 where unset."""
-        return 10 if self.minimum_change_percent is None else self.minimum_change_percent
 
 
 class Escalation(SchemaModel):
     """How tiers are throttled and released while a broker is over its limit."""
 
-    speed: EscalationSpeed | None = Field(
-        default=None,
+    speed: EscalationSpeed = Field(
+        default="Ladder",
         description="Ladder: several bounded steps, each mute within maxMuteSeconds. "
         "Drain: two writes and one longer silence where readings allow it, else the ladder. Unset means Ladder.",
     )
-    max_mute_seconds: Annotated[int, Field(ge=2, le=120)] | None = Field(
-        default=None,
+    max_mute_seconds: Annotated[int, Field(ge=2, le=120)] = Field(
+        default=12,
         description="Longest silence that one lowering may cause for a client, whatever its cause. "
         "Clients give up on a request after 30 s by default. Unset means 12.",
     )
-    aim_percent: PercentOfLimit | None = Field(
-        default=None, description="Where a cut aims, in percent of the broker's limit. Unset means 97."
+    cut_to_percent: PercentOfLimit = Field(default=97, description="Where a cut aims, in percent of the broker's limit. Unset means 97.")
+    raise_to_percent: PercentOfLimit = Field(
+        default=95, description="How far raises may fill the broker's limit, in percent; not above cutToPercent. Unset means 95."
     )
-    raise_to_percent: PercentOfLimit | None = Field(
-        default=None, description="How far raises may fill the broker's limit, in percent; not above aimPercent. Unset means 95."
-    )
-    hold_seconds: Annotated[int, Field(ge=1, le=480)] | None = Field(
-        default=None, description="How long brokers must stay within their limits before quotas are raised again. Unset means 45."
+    hold_seconds: Annotated[int, Field(ge=1, le=480)] = Field(
+        default=45, description="How long brokers must stay within their limits before quotas are raised again. Unset means 45."
     )
 
     rules = (
         Rule(
-            cel="(has(self.raiseToPercent) ? self.raiseToPercent : 95) <= (has(self.aimPercent) ? self.aimPercent : 97)",
-            message="raiseToPercent (95 where unset) must not be above aimPercent (97 where unset): every raise would be cut again",
-            holds=lambda escalation: escalation.raise_to_percent_or_default <= escalation.aim_percent_or_default,
+            cel="(has(self.raiseToPercent) ? self.raiseToPercent : 95) <= (has(self.cutToPercent) ? self.cutToPercent : 97)",
+            message="raiseToPercent (95 where unset) must not be above cutToPercent (97 where unset): every raise would be cut again",
+            holds=lambda escalation: escalation.raise_to_percent <= escalation.cut_to_percent,
         ),
     )
-
-    @property
-    def speed_or_default(self) -> EscalationSpeed:
-        """The speed; Ladder where unset."""
-        return self.speed or "Ladder"
-
-    @property
-    def max_mute_seconds_or_default(self) -> int:
-        """The longest mute that one lowering may cause; 12 s where unset."""
-        return 12 if self.max_mute_seconds is None else self.max_mute_seconds
-
-    @property
-    def aim_percent_or_default(self) -> int:
-        """Where a cut aims, in percent of the limit; 97 where unset."""
-        return 97 if self.aim_percent is None else self.aim_percent
-
-    @property
-    def raise_to_percent_or_default(self) -> int:
-        """How far raises fill the limit, in percent; 95 where unset."""
-        return 95 if self.raise_to_percent is None else self.raise_to_percent
-
-    @property
-    def hold_seconds_or_default(self) -> int:
-        """How long to wait before raising; 45 s where unset."""
-        return 45 if self.hold_seconds is None else self.hold_seconds
 
 
 class WriteBudget(SchemaModel):
     """How many quota changes Kafka is asked to digest."""
 
-    notifications_per_quarter_hour: Annotated[int, Field(ge=10, le=100_000)] | None = Field(
-        default=None, description="Entities that may be changed within 15 minutes; every broker reads each change. Unset means 300."
+    changes: Annotated[int, Field(ge=10, le=100_000)] = Field(
+        default=300,
+        description="Entities that may be changed within periodSeconds. A first quota, and a raise because leaders moved, are not counted. "
+        "Unset means 300.",
     )
-
-    @property
-    def notifications_per_quarter_hour_or_default(self) -> int:
-        """The budget; 300 entities in 15 minutes where unset."""
-        return 300 if self.notifications_per_quarter_hour is None else self.notifications_per_quarter_hour
+    period_seconds: Annotated[int, Field(ge=60, le=3600)] = Field(
+        default=900,
+        description="Over how many seconds changes are counted, at any moment. Brokers in ZooKeeper mode read all changes of the last "
+        "15 minutes again with each new one. Unset means 900.",
+    )
 
 
 class Removal(SchemaModel):
-    """How many quotas may be given back at once without a person's word."""
+    """How many quotas may be given back within a quarter of an hour without a person's confirmation."""
 
-    max_percent_per_pass: Annotated[int, Field(ge=1, le=100)] | None = Field(
-        default=None,
-        description="Giving back more than this share of all managed quotas at once is held (reason RemovalHeld) until the annotation "
-        "tidegate.io/confirm-removal names the count. Unset means 50; 100 never holds.",
+    max_percent: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=50,
+        description="Giving back more than this share of the most quotas managed within 15 minutes, at once or bit by bit, is held (reason "
+        "RemovalHeld) until the annotation tidegate.io/confirm-removal names the count. 100 never holds. Unset means 50.",
     )
-
-    @property
-    def max_percent_per_pass_or_default(self) -> int:
-        """The share in percent; 50 where unset."""
-        return 50 if self.max_percent_per_pass is None else self.max_percent_per_pass
 
 
 PolicyMode = Literal["Observe", "Enforce"]
-DeletionPolicy = Literal["Restore", "Keep"]
+DeletionPolicy = Literal["Restore", "Retain"]
 
 
 class PolicySpec(SchemaModel):
@@ -504,6 +540,11 @@ class PolicySpec(SchemaModel):
 
     mode: PolicyMode = Field(
         description="Observe: decide, publish and audit, but write nothing to Kafka. Enforce: act. There is no default; choose."
+    )
+    suspend: bool | None = Field(
+        default=None,
+        description="true: freeze everything as it is, as the annotation tidegate.io/paused does: nothing is written to Kafka, not even "
+        "when this policy is deleted. Unset: false.",
     )
     kafka: KafkaCluster = Field(description="The Kafka cluster. One policy per cluster, told apart by cluster id.")
     metrics: MetricsSource | None = Field(
@@ -514,27 +555,28 @@ class PolicySpec(SchemaModel):
         default=None,
         description="Limits of each single broker. Unset means that no broker is ever over its limit.",
     )
-    leader_scaling: LeaderScaling | None = Field(
-        default=None, description="How contracts follow partition leaders. Unset means the defaults of its fields."
+    leader_scaling: LeaderScaling = Field(
+        default=LeaderScaling(), description="How contracts follow partition leaders. Unset means the defaults of its fields."
     )
-    escalation: Escalation | None = Field(
-        default=None,
+    escalation: Escalation = Field(
+        default=Escalation(),
         description="How tiers are throttled and released while a broker is over its limit. Unset means the defaults of its fields.",
     )
     defaults: QuotaDefaults | None = Field(
         default=None, description="Quotas of Kafka's default entities, on each broker. Unset means not managed."
     )
-    write_budget: WriteBudget | None = Field(
-        default=None, description="How many quota changes Kafka is asked to digest. Unset means the defaults of its fields."
+    write_budget: WriteBudget = Field(
+        default=WriteBudget(), description="How many quota changes Kafka is asked to digest. Unset means the defaults of its fields."
     )
-    removal: Removal | None = Field(
-        default=None,
-        description="How many quotas may be given back at once without a person's word. Unset means the defaults of its fields.",
+    removal: Removal = Field(
+        default=Removal(),
+        description="How many quotas may be given back within a quarter of an hour without a person's confirmation. "
+        "Unset means the defaults of its fields.",
     )
-    deletion: DeletionPolicy | None = Field(
-        default=None,
+    deletion_policy: DeletionPolicy = Field(
+        default="Restore",
         description="What happens to quotas when this policy is deleted. Restore: each entity gets back what it had before Tidegate "
-        "first wrote it. Keep: everything stays as it is. Unset means Restore.",
+        "first wrote it. Retain: everything stays as it is. Unset means Restore.",
     )
     rollup: Rollup | None = Field(
         default=None, description="Usage tables, chargeback reports and recommended contracts. Unset means that there are none."
@@ -549,28 +591,3 @@ class PolicySpec(SchemaModel):
             holds=lambda policy: policy.rollup is None or policy.metrics is not None,
         ),
     )
-
-    @property
-    def leader_scaling_or_default(self) -> LeaderScaling:
-        """How contracts follow leaders; all defaults where unset."""
-        return self.leader_scaling or LeaderScaling()
-
-    @property
-    def escalation_or_default(self) -> Escalation:
-        """How tiers are throttled; all defaults where unset."""
-        return self.escalation or Escalation()
-
-    @property
-    def write_budget_or_default(self) -> WriteBudget:
-        """The write budget; its default where unset."""
-        return self.write_budget or WriteBudget()
-
-    @property
-    def removal_or_default(self) -> Removal:
-        """The removal cap; its default where unset."""
-        return self.removal or Removal()
-
-    @property
-    def deletion_or_default(self) -> DeletionPolicy:
-        """What happens on deletion; Restore where unset."""
-        return self.deletion or "Restore"

@@ -1,18 +1,21 @@
 """Rates of a contract or a throttle: one pair of directions, in one of three forms."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from tidegate.resources.schema import Rule, SchemaModel
 
-# Byte rates as people write them (`50Mi`, `1250M`, `52428800`) and as the operator uses them:
-# whole bytes per second.
+# Byte rates as people write them (`"50Mi"`, `"1.5Gi"`, `"52428800"`) and as the operator uses
+# them: whole bytes per second.
 #
-# Kafka's own bounds apply: a quota under 1024 B/s throttles nothing, and above 2^53-1 a number is
-# no longer exact in JSON.
-# Multiplication is exact; there are no fractions, no exponents and no `/s`.
+# A rate is a text. A field that takes numbers as well would need a version of Kubernetes that
+# estimates the cost of CEL rules on it sensibly
+# (1.34); a text with a `maxLength` needs none. Kafka's own bounds apply: a quota under 1024 B/s
+# throttles nothing, and above 2^53-1 a number
+# is no longer exact in JSON. Multiplication is exact; a decimal fraction has to come out as whole
+# bytes.
 
 
 FLOOR_BYTES_PER_SECOND = 1024
@@ -29,79 +32,77 @@ _FACTORS = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
-# sixteen digits hold the ceiling; a longer text cannot be in range whatever its suffix
-PATTERN = r"^[1-9][0-9]{0,15}(k|M|G|T|Ki|Mi|Gi|Ti)?$"
+_MAX_DECIMALS = 6
+# Sixteen digits hold the ceiling; a longer text cannot be in range whatever its suffix. Three decimals of k and six of M are whole bytes.
+_WHOLE = "[1-9][0-9]{0,15}(k|M|G|T|Ki|Mi|Gi|Ti)?"
+_DECIMAL = f"(0|[1-9][0-9]{{0,8}})[.]([0-9]{{1,3}}k|[0-9]{{1,{_MAX_DECIMALS}}}(M|G|T|Ki|Mi|Gi|Ti))"
+PATTERN = f"^({_WHOLE}|{_DECIMAL})$"
 _MAX_LENGTH = 18
 
 MESSAGE = (
-    f"must be a whole number of bytes per second from {FLOOR_BYTES_PER_SECOND} to {CEILING_BYTES_PER_SECOND}, "
-    "such as 52428800, 50Mi or 1250M (suffixes k M G T are powers of 1000, Ki Mi Gi Ti of 1024)"
+    f"must be a whole number of bytes per second from {FLOOR_BYTES_PER_SECOND} to {CEILING_BYTES_PER_SECOND} as a text, "
+    "such as 50Mi, 1250M, 1.5Gi or, in quotes, 52428800 (suffixes k M G T are powers of 1000, Ki Mi Gi Ti of 1024)"
 )
+NUMBER_MESSAGE = 'must be a text: write the rate in quotes, such as "52428800", or with a suffix, such as 50Mi'
 
 
 def parse_byte_rate(written: object) -> int:
-    """Bytes per second of a rate as written in a resource: an int, or a text of digits and at most one suffix.
+    """Bytes per second of a rate as written in a resource: digits, perhaps with a decimal fraction, and at most one suffix.
 
     Raises ValueError with a sentence that says what must hold, for anything else and outside the bounds. Zero is
     refused: in Kafka it means "no limit" in one place and "nothing at all" in another.
     """
-    value = _exact(written)
+    if isinstance(written, int | float):
+        raise ValueError(NUMBER_MESSAGE)
+    value = _exact(written) if isinstance(written, str) else None
     if value is None or not FLOOR_BYTES_PER_SECOND <= value <= CEILING_BYTES_PER_SECOND:
         raise ValueError(MESSAGE)
     return value
 
 
-def _exact(written: object) -> int | None:
-    if isinstance(written, bool):
+def _exact(written: str) -> int | None:
+    if re.fullmatch(PATTERN, written, re.ASCII) is None or written.endswith("\n"):
         return None
-    if isinstance(written, int):
-        return written
-    match = re.fullmatch(r"([1-9][0-9]{0,15})(k|M|G|T|Ki|Mi|Gi|Ti)?", written, re.ASCII) if isinstance(written, str) else None
-    return None if match is None else int(match[1]) * _FACTORS[match[2] or ""]
-
-
-def cel_quantity(rate: str) -> str:
-    """CEL for the rate at path `rate` as a Quantity, so that `50Mi`, `50M` and 52428800 compare exactly.
-
-    It fails on a text that is no quantity: guard it with `cel_comparable`.
-    """
-    return f"(type({rate}) == int ? quantity('0').add(int({rate})) : quantity({rate}))"
+    number = written.rstrip("kKMGTi")
+    whole, _, decimals = number.partition(".")
+    value, rest = divmod(int(whole + decimals) * _FACTORS[written[len(number) :]], 10 ** len(decimals))
+    return None if rest else value
 
 
 def cel_comparable(rate: str) -> str:
     """CEL for "the rate at path `rate` is not below the floor and can be compared"; else its own rule speaks already."""
-    sound_text = f"isQuantity({rate}) && {cel_quantity(rate)}.compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0"
-    return f"(type({rate}) == int ? {rate} >= {FLOOR_BYTES_PER_SECOND} : ({sound_text}))"
+    return f"(isQuantity({rate}) && quantity({rate}).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0)"
 
 
 def cel_at_most(lower: str, upper: str) -> str:
     """CEL for "the rate at `lower` is not above the rate at `upper`"; true where one of them is no sound rate."""
-    comparison = f"{cel_quantity(lower)}.compareTo({cel_quantity(upper)}) <= 0"
-    return f"(!{cel_comparable(lower)} || !{cel_comparable(upper)} || {comparison})"
+    return f"(!{cel_comparable(lower)} || !{cel_comparable(upper)} || quantity({lower}).compareTo(quantity({upper})) <= 0)"
 
 
+# A fraction n/10^d of a power of two is whole where 5^d divides n. (Kubernetes' own isInteger is false for every fraction of Ki to Ti.)
+_POWERS_OF_FIVE = [5**decimals for decimals in range(1, _MAX_DECIMALS + 1)]
+_DECIMALS = "self.find('[.][0-9]+')"
+_IS_WHOLE = f"!self.matches('[.].+i$') || int({_DECIMALS}.substring(1)) % {_POWERS_OF_FIVE}[{_DECIMALS}.size() - 2] == 0"
 _RANGE = Rule(
     cel=(
-        f"type(self) == int ? (self >= {FLOOR_BYTES_PER_SECOND} && self <= {CEILING_BYTES_PER_SECOND}) : "
-        f"(self.matches(r'{PATTERN}') && quantity(self).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0 "
-        f"&& quantity(self).compareTo(quantity('{CEILING_BYTES_PER_SECOND}')) <= 0)"
+        f"self.matches('{PATTERN}') && quantity(self).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0 "
+        f"&& quantity(self).compareTo(quantity('{CEILING_BYTES_PER_SECOND}')) <= 0 && ({_IS_WHOLE})"
     ),
     message=MESSAGE,
-    message_cel=f"type(self) == string ? '{MESSAGE}; it is ' + self : '{MESSAGE}'",
+    message_cel=f"'{MESSAGE}; it is ' + self",
     holds=lambda _: True,  # parse_byte_rate has refused already
 )
 
 _SCHEMA: dict[str, Any] = {
-    "x-kubernetes-int-or-string": True,
+    "type": "string",
     "pattern": PATTERN,
+    "minLength": 2,
     "maxLength": _MAX_LENGTH,
-    "minimum": FLOOR_BYTES_PER_SECOND,
-    "maximum": CEILING_BYTES_PER_SECOND,
     "x-kubernetes-validations": [_RANGE.as_schema()],
 }
 
 ByteRate = Annotated[int, BeforeValidator(parse_byte_rate), WithJsonSchema(_SCHEMA)]
-"""A byte rate of a spec: int or text outside, an int in bytes per second inside."""
+"""A byte rate of a spec: a text outside, an int in bytes per second inside."""
 
 
 def _capped(value: object) -> object:
@@ -141,6 +142,9 @@ class DefaultQuota(SchemaModel):
     )
 
 
+Metering = Literal["Enabled", "Disabled"]
+
+
 class QuotaDefaults(SchemaModel):
     """Kafka's default entities. An entry that is left out is not managed."""
 
@@ -149,12 +153,19 @@ class QuotaDefaults(SchemaModel):
     user_and_client_id: DefaultQuota | None = Field(
         default=None, description="Every pair of user and client id without a quota of its own, each for itself."
     )
+    metering: Metering = Field(
+        default="Disabled",
+        description="Enabled: write a quota that never binds (2^53-1 B/s) for Kafka's default user, so that brokers meter every user. "
+        "The ledger records it, and Disabled gives it back. Nothing is written where user is declared, where somebody else has set a "
+        "default-user quota, or where client ids without a user have byte rates, which it would hide (MeteringWithheld). Unset means "
+        "Disabled.",
+    )
 
     rules = (
         Rule(
-            cel="has(self.user) || has(self.clientId) || has(self.userAndClientId)",
-            message="must have at least one of user, clientId and userAndClientId; leave defaults out to manage nothing",
-            holds=lambda defaults: not (defaults.user is None and defaults.client_id is None and defaults.user_and_client_id is None),
+            cel="has(self.user) || has(self.clientId) || has(self.userAndClientId) || has(self.metering)",
+            message="must have at least one of user, clientId, userAndClientId and metering; leave defaults out to manage nothing",
+            holds=lambda defaults: bool(defaults.model_fields_set),
         ),
     )
 

@@ -19,14 +19,14 @@ Millicores = Annotated[int, Field(ge=10, le=64_000)]
 WINDOW_STEP_SECONDS = 300
 DAY_SECONDS = 86_400
 
-_every_check, _every_schema = ruled(
+_interval_check, _interval_schema = ruled(
     Rule(
         cel=f"self % {WINDOW_STEP_SECONDS} == 0 && {DAY_SECONDS} % self == 0",
         message="must divide a day into equal windows of whole five minutes, such as 300, 900, 1800, 3600, 21600 or 86400",
         holds=lambda seconds: seconds % WINDOW_STEP_SECONDS == 0 and DAY_SECONDS % seconds == 0,
     )
 )
-EverySeconds = Annotated[int, Field(ge=WINDOW_STEP_SECONDS, le=DAY_SECONDS), _every_check, _every_schema]
+IntervalSeconds = Annotated[int, Field(ge=WINDOW_STEP_SECONDS, le=DAY_SECONDS), _interval_check, _interval_schema]
 
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _url_check, _url_schema = ruled(
@@ -63,7 +63,7 @@ _requested = Rule(
     cel="!has(self.requestMillicores) || self.requestMillicores <= 1000 * (has(self.cores) ? self.cores : 2)",
     message="requestMillicores must not be above the cores (2 where unset): nothing can be promised that may not be used",
     field_path=".requestMillicores",
-    holds=lambda pod: pod.request_millicores is None or pod.request_millicores <= 1000 * pod.cores_or_default,
+    holds=lambda pod: pod.request_millicores is None or pod.request_millicores <= 1000 * pod.cores,
 )
 
 
@@ -105,88 +105,53 @@ class RollupStorage(SchemaModel):
 class RollupDriver(SchemaModel):
     """The Job's own Pod."""
 
-    cores: Cores | None = Field(default=None, description="Processors of the Job's Pod, not exceeded. Unset means 2.")
+    cores: Cores = Field(default=2, description="Processors of the Job's Pod, not exceeded. Unset means 2.")
     request_millicores: Millicores | None = Field(
         default=None, description="What of them a node has to have free, in thousandths of a processor. Unset means all of them."
     )
-    memory: Memory | None = Field(default=None, description="Memory of the Job's Pod, asked for and not exceeded. Unset means 3Gi.")
+    memory: Memory = Field(default="3Gi", description="Memory of the Job's Pod, asked for and not exceeded. Unset means 3Gi.")
 
     rules = (_requested,)
 
     @property
-    def cores_or_default(self) -> int:
-        """The processors; 2 where unset."""
-        return 2 if self.cores is None else self.cores
-
-    @property
     def requested_millicores(self) -> int:
         """Thousandths of a processor that a node has to have free; all of them where unset."""
-        return 1000 * self.cores_or_default if self.request_millicores is None else self.request_millicores
-
-    @property
-    def memory_or_default(self) -> str:
-        """The memory; 3Gi where unset."""
-        return self.memory or "3Gi"
+        return 1000 * self.cores if self.request_millicores is None else self.request_millicores
 
 
 class RollupExecutors(SchemaModel):
     """Further Pods that the Job starts, for estates too large for one."""
 
-    instances: Annotated[int, Field(ge=0, le=100)] | None = Field(
-        default=None, description="How many. 0: everything happens in the Job's own Pod. Unset means 0."
+    instances: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=0, description="How many. 0: everything happens in the Job's own Pod. Unset means 0."
     )
-    cores: Cores | None = Field(default=None, description="Processors of each. Unset means 2.")
+    cores: Cores = Field(default=2, description="Processors of each. Unset means 2.")
     request_millicores: Millicores | None = Field(
         default=None, description="What of them a node has to have free for each, in thousandths of a processor. Unset means all of them."
     )
-    memory: Memory | None = Field(default=None, description="Memory of each. Unset means 4Gi.")
+    memory: Memory = Field(default="4Gi", description="Memory of each. Unset means 4Gi.")
 
     rules = (_requested,)
 
     @property
-    def instances_or_default(self) -> int:
-        """How many executors; 0 where unset."""
-        return self.instances or 0
-
-    @property
-    def cores_or_default(self) -> int:
-        """The processors of each; 2 where unset."""
-        return 2 if self.cores is None else self.cores
-
-    @property
     def requested_millicores(self) -> int:
         """Thousandths of a processor that a node has to have free; all of them where unset."""
-        return 1000 * self.cores_or_default if self.request_millicores is None else self.request_millicores
-
-    @property
-    def memory_or_default(self) -> str:
-        """The memory of each; 4Gi where unset."""
-        return self.memory or "4Gi"
+        return 1000 * self.cores if self.request_millicores is None else self.request_millicores
 
 
 class RetentionDays(SchemaModel):
     """How long tables are kept. Days are kept for ever."""
 
-    five_minutes: Days | None = Field(default=None, description="Days for which tables of five minutes are kept. Unset means 30.")
-    hours: Days | None = Field(default=None, description="Days for which tables of hours are kept. Unset means 400.")
+    five_minutes: Days = Field(default=30, description="Days for which tables of five minutes are kept. Unset means 30.")
+    hours: Days = Field(default=400, description="Days for which tables of hours are kept. Unset means 400.")
 
     rules = (
         Rule(
             cel="(has(self.fiveMinutes) ? self.fiveMinutes : 30) <= (has(self.hours) ? self.hours : 400)",
             message="fiveMinutes (30 where unset) must not be above hours (400 where unset)",
-            holds=lambda days: days.five_minutes_or_default <= days.hours_or_default,
+            holds=lambda days: days.five_minutes <= days.hours,
         ),
     )
-
-    @property
-    def five_minutes_or_default(self) -> int:
-        """Days for tables of five minutes; 30 where unset."""
-        return 30 if self.five_minutes is None else self.five_minutes
-
-    @property
-    def hours_or_default(self) -> int:
-        """Days for tables of hours; 400 where unset."""
-        return 400 if self.hours is None else self.hours
 
 
 class PricePerGiB(SchemaModel):
@@ -207,11 +172,11 @@ class PricePerGiB(SchemaModel):
 class Recommend(SchemaModel):
     """How contracts are recommended from usage, and whether the operator may act on that."""
 
-    headroom_percent: Annotated[int, Field(ge=0, le=1000)] | None = Field(
-        default=None, description="How far a recommended contract is above what 99 % of five minutes stayed under. Unset means 30."
+    headroom_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=30, description="How far a recommended contract is above what 99 % of five minutes stayed under. Unset means 30."
     )
-    apply: RecommendationUse | None = Field(
-        default=None,
+    apply: RecommendationUse = Field(
+        default="Never",
         description="Never: recommended contracts are shown in the tier's status. WithinPercent: they stand in place of the declared ones, "
         "no further from these than maxChangePercent; the objects themselves stay as you wrote them. Unset means Never.",
     )
@@ -229,63 +194,28 @@ class Recommend(SchemaModel):
         ),
     )
 
-    @property
-    def headroom_percent_or_default(self) -> int:
-        """The headroom; 30 % where unset."""
-        return 30 if self.headroom_percent is None else self.headroom_percent
-
-    @property
-    def apply_or_default(self) -> RecommendationUse:
-        """Whether the operator may act on recommendations; Never where unset."""
-        return self.apply or "Never"
-
 
 class Rollup(SchemaModel):
     """Usage tables, chargeback reports and recommended contracts, made by Jobs that the operator starts."""
 
-    every_seconds: EverySeconds | None = Field(
-        default=None,
+    interval_seconds: IntervalSeconds = Field(
+        default=3600,
         description="How long the window of one Job is, so how often there is one; windows are aligned to midnight UTC. Unset means 3600.",
     )
     storage: RollupStorage = Field(description="Where the tables are.")
-    driver: RollupDriver | None = Field(default=None, description="The Job's own Pod. Unset means the defaults of its fields.")
-    executors: RollupExecutors | None = Field(
-        default=None,
+    driver: RollupDriver = Field(default=RollupDriver(), description="The Job's own Pod. Unset means the defaults of its fields.")
+    executors: RollupExecutors = Field(
+        default=RollupExecutors(),
         description="Further Pods that the Job starts, for estates too large for one. Unset means the defaults of its fields.",
     )
-    retention_days: RetentionDays | None = Field(
-        default=None, description="How long tables are kept. Unset means the defaults of its fields."
+    retention_days: RetentionDays = Field(
+        default=RetentionDays(), description="How long tables are kept. Unset means the defaults of its fields."
     )
     price_per_gib: PricePerGiB | None = Field(
         default=None,
         alias="pricePerGiB",
         description="What 2^30 bytes cost in a chargeback report. Unset means that no price is shown.",
     )
-    recommend: Recommend | None = Field(
-        default=None, description="How contracts are recommended from usage. Unset means the defaults of its fields."
+    recommend: Recommend = Field(
+        default=Recommend(), description="How contracts are recommended from usage. Unset means the defaults of its fields."
     )
-
-    @property
-    def every_seconds_or_default(self) -> int:
-        """How long a window is; an hour where unset."""
-        return 3600 if self.every_seconds is None else self.every_seconds
-
-    @property
-    def driver_or_default(self) -> RollupDriver:
-        """The Job's Pod; all defaults where unset."""
-        return self.driver or RollupDriver()
-
-    @property
-    def executors_or_default(self) -> RollupExecutors:
-        """The executors; all defaults where unset, and so none."""
-        return self.executors or RollupExecutors()
-
-    @property
-    def retention_days_or_default(self) -> RetentionDays:
-        """How long tables are kept; all defaults where unset."""
-        return self.retention_days or RetentionDays()
-
-    @property
-    def recommend_or_default(self) -> Recommend:
-        """How contracts are recommended; all defaults where unset."""
-        return self.recommend or Recommend()

@@ -1,7 +1,7 @@
 """The base of every part of a custom resource: camelCase outside, frozen inside, its rules beside its fields.
 
-A part knows what it may hold and nothing of Kafka, Kubernetes clients or the control pass. What is left out of a
-resource stays None; a documented default is offered by a property ending in `_or_default` and never written back.
+A part depends on nothing of Kafka, Kubernetes clients or the control pass. What is left out of a spec has
+its default in the model and in the description, not in the CRD: no one writes it into the object. None = there is no default.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Rule:
     """One thing that must hold for a value.
 
     `message` says what must hold; `message_cel` may compute a better one that names the culprit (where that fails, `message`
-    stands). `field_path` (as `.throttled`) points at the field below the value that is to blame. `holds` is the same rule in
+    stands). `field_path` (as `.throttledRates`) points at the field below the value that is to blame. `holds` is the same rule in
     Python; it gets the validated value. An empty `cel` means that the schema says it in another way (a list type, a pattern).
     """
 
@@ -52,7 +52,7 @@ class Rule:
 
 
 class BrokenRule(ValueError):
-    """A value breaks a rule; `field_path` (as `.throttled`, or empty) is relative to the value."""
+    """A value breaks a rule; `field_path` (as `.throttledRates`, or empty) is relative to the value."""
 
     def __init__(self, message: str, field_path: str) -> None:
         super().__init__(message)

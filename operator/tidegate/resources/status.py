@@ -1,6 +1,6 @@
 """The status of BrokerBandwidthPolicy: what the last pass found and did, without numbers that change every second.
 
-`summary` repeats in single words what `kubectl get` shows and JSONPath cannot count.
+`summary` counts what `kubectl get` shows and JSONPath cannot count.
 """
 
 from typing import Annotated, Literal
@@ -37,7 +37,7 @@ class Condition(SchemaModel):
 
 
 BrokerPressure = Literal["Over", "Within", "Unknown"]
-TierState = Literal["Contract", "Stepping", "Throttled", "Relaxing"]
+LevelState = Literal["Contract", "Stepping", "Throttled", "Relaxing"]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Skew = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+\.[0-9]{2}$")]
 
@@ -52,11 +52,11 @@ class BrokerStatus(SchemaModel):
     since: Timestamp | None = Field(default=None, description="Since when.")
 
 
-class TierSummary(SchemaModel):
+class LevelStatus(SchemaModel):
     """The state of all tiers of one level."""
 
     level: TierLevel = Field(description="The level.")
-    state: TierState = Field(
+    state: LevelState = Field(
         description="Contract: everybody at their contract. Stepping: a contract was lowered and quotas follow in safe steps. "
         "Throttled: below the contract, because a broker is over its limit. Relaxing: on the way back to the contract."
     )
@@ -81,12 +81,7 @@ class PolicySummary(SchemaModel):
 
     brokers: Count | None = Field(default=None, description="Live brokers.")
     over: Count | None = Field(default=None, description="Brokers over their limit. Unset where load is not measured.")
-    throttled: Annotated[str, Field(max_length=32)] | None = Field(
-        default=None, description="Levels that are below their contract now, such as 'L2,L3'; 'none' where all are at it."
-    )
-    quotas: Annotated[str, Field(max_length=32)] | None = Field(
-        default=None, description="Quotas in sync of quotas managed, such as '118/120'."
-    )
+    throttled: Count | None = Field(default=None, description="Levels below their contract now; the list levels has them.")
 
 
 class RollupStatus(SchemaModel):
@@ -107,7 +102,8 @@ class PolicyStatus(SchemaModel):
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Ready on top, then ClusterReachable, MetricsFresh, QuotasInSync, Throttling and, where asked for, RollupsCurrent.",
+        description="Ready on top, then Stalled (a person must act), ClusterReachable, MetricsFresh, QuotasInSync, Throttling and, "
+        "where asked for, RollupsCurrent.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     brokers: tuple[BrokerStatus, ...] | None = Field(
@@ -116,7 +112,7 @@ class PolicyStatus(SchemaModel):
         description="Every live broker.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]},
     )
-    tiers: tuple[TierSummary, ...] | None = Field(
+    levels: tuple[LevelStatus, ...] | None = Field(
         default=None,
         max_length=4,
         description="Every level that has tiers.",
@@ -205,7 +201,7 @@ class TierStatus(SchemaModel):
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Ready on top, then Conflict.",
+        description="Ready on top, then Stalled (a person must act) and Conflict.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     members: tuple[MemberStatus, ...] | None = Field(
@@ -253,7 +249,7 @@ class OverrideStatus(SchemaModel):
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Ready: whether it is in force for everybody it names.",
+        description="Ready: whether it is in force for everybody it names. Stalled: whether a person must act.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     state: OverrideState | None = Field(

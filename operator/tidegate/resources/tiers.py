@@ -72,24 +72,24 @@ class TierMember(SchemaModel):
 
 def _throttled_rule(form: str, direction: str) -> Rule:
     """The rule that one throttled rate is not above the same rate of any member's contract."""
-    throttled, contract = f"self.throttled.{form}.{direction}", f"m.contract.{form}.{direction}"
-    given = f"has(self.throttled) && has(self.throttled.{form}) && has({throttled})"
+    throttled, contract = f"self.throttledRates.{form}.{direction}", f"m.contract.{form}.{direction}"
+    given = f"has(self.throttledRates) && has(self.throttledRates.{form}) && has({throttled})"
     compared = f"has(m.contract) && has(m.contract.{form}) && has({contract})"
     fits = f"(!({compared}) || {cel_at_most(throttled, contract)})"
     attribute = {"perPartition": "per_partition", "perBroker": "per_broker", "total": "total"}[form]
 
     def holds(spec: Any) -> bool:
-        limit = _rate(spec.throttled, attribute, direction)
+        limit = _rate(spec.throttled_rates, attribute, direction)
         return limit is None or all((_rate(member.contract, attribute, direction) or limit) >= limit for member in spec.members)
 
     return Rule(
         cel=f"!({given}) || self.members.all(m, {fits})",
-        message=f"throttled.{form}.{direction} must not be above the contract of any member",
+        message=f"throttledRates.{form}.{direction} must not be above the contract of any member",
         message_cel=(
-            f"'throttled.{form}.{direction} must not be above the contract, but it is for member ' + "
+            f"'throttledRates.{form}.{direction} must not be above the contract, but it is for member ' + "
             f"self.members[self.members.map(m, {fits}).indexOf(false)].name"
         ),
-        field_path=".throttled",
+        field_path=".throttledRates",
         holds=holds,
     )
 
@@ -108,7 +108,7 @@ class TierSpec(SchemaModel):
         description="How important the tier is. L3 is throttled first, then L2, then L1; L0 is never throttled below its contract. "
         "Tiers of the same level act together."
     )
-    throttled: ThrottledRates | None = Field(
+    throttled_rates: ThrottledRates | None = Field(
         default=None,
         description="What members drop to while a broker is over its limit. Required on L1, L2 and L3, refused on L0.",
     )
@@ -121,18 +121,18 @@ class TierSpec(SchemaModel):
 
     rules = (
         Rule(
-            cel="self.level != 'L0' || !has(self.throttled)",
-            message="throttled must be left out on level L0, which is never throttled below its contract",
+            cel="self.level != 'L0' || !has(self.throttledRates)",
+            message="throttledRates must be left out on level L0, which is never throttled below its contract",
             reason="FieldValueForbidden",
-            field_path=".throttled",
-            holds=lambda spec: spec.level != "L0" or spec.throttled is None,
+            field_path=".throttledRates",
+            holds=lambda spec: spec.level != "L0" or spec.throttled_rates is None,
         ),
         Rule(
-            cel="self.level == 'L0' || has(self.throttled)",
-            message="throttled is required on levels L1, L2 and L3: it says what the members drop to",
+            cel="self.level == 'L0' || has(self.throttledRates)",
+            message="throttledRates are required on levels L1, L2 and L3: the members drop to them",
             reason="FieldValueRequired",
-            field_path=".throttled",
-            holds=lambda spec: spec.level == "L0" or spec.throttled is not None,
+            field_path=".throttledRates",
+            holds=lambda spec: spec.level == "L0" or spec.throttled_rates is not None,
         ),
         *(_throttled_rule(form, direction) for form in ("perPartition", "perBroker", "total") for direction in ("fetch", "produce")),
         Rule(
@@ -155,6 +155,8 @@ class TierSpec(SchemaModel):
 # said by the operator too.
 
 
+OverrideAction = Literal["SetRates", "Exempt"]
+
 MAX_DAYS_AHEAD = 30
 
 
@@ -168,27 +170,41 @@ class OverrideRates(SchemaModel):
     rules = (IN_ONE_FORM,)
 
 
+class OverrideTarget(SchemaModel):
+    """Whom an override is for: one member, or every member of a level."""
+
+    user: KafkaName | None = Field(
+        default=None,
+        description="User of the member. User and clientId must be exactly those of a member of a BusinessTier.",
+    )
+    client_id: KafkaName | None = Field(default=None, description="Client id of the member.")
+    level: TierLevel | None = Field(
+        default=None,
+        description="Instead of one member: every member of every tier of this level. An override for a single member goes before it.",
+    )
+
+    rules = (
+        Rule(
+            cel="has(self.level) != (has(self.user) || has(self.clientId))",
+            message="must have either a level, or a user, a clientId or both",
+            holds=lambda target: (target.level is not None) != (target.user is not None or target.client_id is not None),
+        ),
+    )
+
+
 class OverrideSpec(SchemaModel):
     """What a person decided, for whom, until when and why."""
 
     policy_ref: PolicyRef = Field(description="The policy, and so the Kafka cluster, that this is about. It may be created later.")
-    user: KafkaName | None = Field(
-        default=None,
-        description="User of the member that this is for. User and clientId must be exactly those of a member of a BusinessTier.",
-    )
-    client_id: KafkaName | None = Field(default=None, description="Client id of the member that this is for.")
-    level: TierLevel | None = Field(
-        default=None,
-        description="Instead of one member: every member of every tier of this level. What is said of a single member goes before it.",
+    target: OverrideTarget = Field(description="Whom it is for.")
+    action: OverrideAction = Field(
+        description="SetRates: rates replace those of the contract, and the member is never throttled below them. "
+        "Exempt: the contract stays, and the member is never throttled below it."
     )
     rates: OverrideRates | None = Field(
         default=None,
-        alias="set",
-        description="Byte rates in place of those of the contract: for a level, each member gets them. A direction that is not named stays "
-        "as the contract has it, so one alone must be in the form of the contract. Nobody is throttled below them while they last.",
-    )
-    exempt: bool | None = Field(
-        default=None, description="true: the contract stays, and nobody is throttled below it while this lasts. Instead of set."
+        description="With action SetRates: byte rates in place of those of the contract; for a level, each member gets them. A direction "
+        "that is not named stays as the contract has it, so one alone must be in the form of the contract.",
     )
     expires_at: Moment = Field(
         description=f"When it ends by itself, such as 2026-11-30T06:00:00Z: at most {MAX_DAYS_AHEAD} days after the object was made. "
@@ -198,26 +214,24 @@ class OverrideSpec(SchemaModel):
 
     rules = (
         Rule(
-            cel="has(self.level) != (has(self.user) || has(self.clientId))",
-            message="must have either a level, or a user, a clientId or both",
-            holds=lambda spec: (spec.level is not None) != (spec.user is not None or spec.client_id is not None),
+            cel="self.action != 'SetRates' || has(self.rates)",
+            message="rates are required with action SetRates",
+            reason="FieldValueRequired",
+            field_path=".rates",
+            holds=lambda spec: spec.action != "SetRates" or spec.rates is not None,
         ),
         Rule(
-            cel="has(self.set) != has(self.exempt)",
-            message="must have exactly one of set and exempt",
-            holds=lambda spec: (spec.rates is not None) != (spec.exempt is not None),
-        ),
-        Rule(
-            cel="!has(self.exempt) || self.exempt",
-            message="exempt must be true or left out",
-            field_path=".exempt",
-            holds=lambda spec: spec.exempt is not False,
-        ),
-        Rule(
-            cel="!has(self.exempt) || !has(self.level) || self.level != 'L0'",
-            message="exempt must be left out on level L0, which is never throttled anyway",
+            cel="self.action == 'SetRates' || !has(self.rates)",
+            message="rates must be left out with action Exempt, which keeps those of the contract",
             reason="FieldValueForbidden",
-            field_path=".exempt",
-            holds=lambda spec: spec.exempt is None or spec.level != "L0",
+            field_path=".rates",
+            holds=lambda spec: spec.action == "SetRates" or spec.rates is None,
+        ),
+        Rule(
+            cel="self.action != 'Exempt' || !has(self.target.level) || self.target.level != 'L0'",
+            message="action must not be Exempt for level L0, which is never throttled anyway",
+            reason="FieldValueForbidden",
+            field_path=".action",
+            holds=lambda spec: spec.action != "Exempt" or spec.target.level != "L0",
         ),
     )

@@ -3,11 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.prometheus.queries import broker_matcher, broker_of, identity_of, is_equal, literally, matches, queries_of, selector
+from tidegate.prometheus.queries import (
+    broker_matcher,
+    broker_of,
+    identity_of,
+    is_equal,
+    literally,
+    matchers_of,
+    matches,
+    queries_of,
+    selector,
+)
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker import DirectionSamples, DirectionTerms, broker_table, fold_broker, usage_table
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples, Transport
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
@@ -17,7 +27,7 @@ from tidegate.rollup.transport.ladder import open_rung
 
 # Which series hold what of a broker: the selections of a policy's metrics, by direction and role.
 #
-# Cards, clients' rates and throttle times are asked for exactly as the control pass asks
+# NICs, clients' rates and throttle times are asked for exactly as the control pass asks
 # (`prometheus.presets`), so a table and a decision
 # never speak of different series. What only tables need are the brokers' own counters of clients'
 # and replicas' bytes.
@@ -37,7 +47,7 @@ _WAY = {"fetch": "out", "produce": "in"}
 class DirectionSelections:
     """Where to read one direction; None = the policy names no such series, and nothing is read."""
 
-    cards: Selection | None
+    nics: Selection | None
     client_bytes: Selection
     replication_bytes: Selection
     rates: Selection | None
@@ -47,7 +57,8 @@ class DirectionSelections:
 def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelections]:
     """The selections for all brokers together. Raises InvalidResource for a query of the policy that is no plain selector."""
     queries = queries_of(settings)
-    brokers = broker_matcher(identity_of(settings))
+    # the counters of the broker itself are narrowed as the queries of load are
+    brokers = ",".join([broker_matcher(identity_of(settings)), *matchers_of(settings)])
     return {
         "produce": _direction(queries.ingress, queries.produce_rate, queries.produce_throttle, brokers=brokers, direction="produce"),
         "fetch": _direction(queries.egress, queries.fetch_rate, queries.fetch_throttle, brokers=brokers, direction="fetch"),
@@ -55,10 +66,10 @@ def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelectio
 
 
 def _direction(
-    cards: str | None, rates: str | None, throttle_times: str | None, *, brokers: str, direction: Direction
+    nics: str | None, rates: str | None, throttle_times: str | None, *, brokers: str, direction: Direction
 ) -> DirectionSelections:
     return DirectionSelections(
-        cards=_selection(cards),
+        nics=_selection(nics),
         client_bytes=_counters(_CLIENT_BYTES, direction, brokers=brokers),
         replication_bytes=_counters(_REPLICATION_BYTES, direction, brokers=brokers),
         rates=_selection(rates),
@@ -115,7 +126,7 @@ class WorkItem:
 def brokers_between(transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int) -> tuple[int, ...]:
     """Ids in rising order; empty where Prometheus had nothing of any broker. Raises tidegate.errors."""
     name = broker_of(identity_of(settings))
-    selections = [one for each in catalogue(settings).values() for one in (each.client_bytes, each.cards) if one is not None]
+    selections = [one for each in catalogue(settings).values() for one in (each.client_bytes, each.nics) if one is not None]
     labels = (series.labels for selection in selections for series in transport.read(selection, start_ms, end_ms))
     return tuple(sorted({broker for each in labels if (broker := name(each)) is not None}))
 
@@ -139,16 +150,16 @@ class _OwnSeries:
         self._identity = identity_of(settings)
         self._broker_of = broker_of(self._identity)
 
-    def asked(self, selections: DirectionSelections, reading: Reading) -> Iterator[tuple[str, Asked]]:
+    def asked(self, selections: DirectionSelections, reading: Reading) -> Iterator[tuple[str, ReadRequest]]:
         """What to read, each with its place in `DirectionSamples`."""
         told = (
-            ("cards", selections.cards, reading.counters),
+            ("nics", selections.nics, reading.counters),
             ("client_bytes", selections.client_bytes, reading.counters),
             ("replication_bytes", selections.replication_bytes, reading.counters),
             ("rates", selections.rates, reading.gauges),
             ("throttle_times", selections.throttle_times, reading.gauges),
         )
-        return ((role, Asked(self._narrowed(selection), *times)) for role, selection, times in told if selection is not None)
+        return ((role, ReadRequest(self._narrowed(selection), *times)) for role, selection, times in told if selection is not None)
 
     def among(self, found: Iterable[SeriesSamples]) -> Sequence[SeriesSamples]:
         return [series for series in found if self._broker_of(series.labels) == self._broker]

@@ -95,13 +95,10 @@ _LONGEST_PREFIX = 36  # Spark adds up to 16 characters, and the digest takes nin
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A claim, or a key of a Secret as a file, and where it is mounted. Both sides have it at the same path."""
+    """A claim and where it is mounted. Both sides have it at the same path."""
 
     path: str
-    claim: str | None = None
-    secret: str | None = None
-    key: str = ""
-    file: str = ""
+    claim: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +157,7 @@ def master(environment: Mapping[str, str]) -> str:
 def pod_template(executors: Executors) -> str:
     """The template as JSON, which is YAML: a Pod that is as restricted as the Job's own."""
     volumes = [_volume(number, mount) for number, mount in enumerate(executors.mounts)]
-    mounts = [
-        {"name": f"mount-{number}", "mountPath": mount.path, "readOnly": mount.secret is not None}
-        for number, mount in enumerate(executors.mounts)
-    ]
+    mounts = [{"name": f"mount-{number}", "mountPath": mount.path, "readOnly": False} for number, mount in enumerate(executors.mounts)]
     container = {
         "name": _CONTAINER,
         "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
@@ -187,9 +181,7 @@ def pod_template(executors: Executors) -> str:
 
 
 def _volume(number: int, mount: Mount) -> dict[str, Any]:
-    if mount.secret is None:
-        return {"name": f"mount-{number}", "persistentVolumeClaim": {"claimName": mount.claim}}
-    return {"name": f"mount-{number}", "secret": {"secretName": mount.secret, "items": [{"key": mount.key, "path": mount.file}]}}
+    return {"name": f"mount-{number}", "persistentVolumeClaim": {"claimName": mount.claim}}
 
 
 def _prefix(pod_name: str) -> str:

@@ -83,7 +83,7 @@ class Selection:
     excluding: Mapping[str, str] = field(default_factory=dict)
 
 
-class Asked(NamedTuple):
+class ReadRequest(NamedTuple):
     """One thing to read: the samples in [start_ms, end_ms) of the series selected."""
 
     selection: Selection
@@ -104,7 +104,7 @@ class Transport(Protocol):
         """
         ...
 
-    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+    def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         """What `read` gives for each of these, in their order."""
         ...
 

@@ -1,17 +1,15 @@
-"""`tidegate rollup show`: who is at the top of a table over a time. It adds windows up and estimates nothing.
+"""Who is at the top of a table over a time. It adds windows up and estimates nothing.
 
 Bytes and seconds are sums, a peak and a percentile is the highest of any window, coverage the mean of the rows'. A percentile of the whole
 time is not to be had from those of its windows and is not made up.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from controller_logic.quotas.values import rate_words
-from tidegate.commands.output import Column, Document, Page, Sheet
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import TableKind
 from tidegate.rollup.tables.format import time_words
@@ -19,22 +17,6 @@ from tidegate.rollup.tables.store import UsageStore, kind_named
 
 _HIGHEST = ("peak_rate", "p50", "p95", "p99", "limit")
 _SILENT = ("window_start", "samples", "coverage", "calibration", "sketch")
-_TITLES = {
-    "client_id": "Client id",
-    "p50": "p50",
-    "p95": "p95",
-    "p99": "p99",
-    "nic_bytes": "Card",
-    "client_bytes": "Clients",
-    "replication_bytes": "Replication",
-    "unattributed_bytes": "Unattributed",
-    "deferred_bytes": "Deferred",
-    "throttled_seconds": "Throttled",
-    "over_contract_seconds": "Over contract",
-    "over_limit_seconds": "Over limit",
-    "peak_rate": "Peak",
-    "seconds_contract": "At contract",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +45,7 @@ class Answer:
     windows: Sequence[str]
     published_seconds: int
 
-    def document(self) -> Document:
+    def document(self) -> Mapping[str, object]:
         """Canonical numbers: whole bytes, bytes per second, seconds."""
         return {
             "table": self.kind.name,
@@ -75,23 +57,13 @@ class Answer:
             "otherRows": self.others,
         }
 
-    def show(self, page: Page) -> None:
-        page.sheet(_sheet(self.kind, self.rows))
-        page.say(self._words())
-
-    def _words(self) -> str:
-        if not self.windows:
-            return f"Nothing of {self.kind.name} is published for that time."
-        hours = f"{self.published_seconds / 3600:g} h published, {self.windows[0]} to {self.windows[-1]} UTC, by {self.by}"
-        return f"{hours}." if not self.others else f"{hours}; {self.others} more rows."
-
 
 def top(store: UsageStore, question: Question) -> Answer:
     """Raises InvalidResource for a table that does not exist, a column that cannot be ranked by, or a range that is none."""
     kind = kind_named(question.table)
     by = question.by or ("nic_bytes" if "nic_bytes" in kind.schema.names else "bytes")
     _require_sense(kind, question, by)
-    rows = _added_up(store, kind, question).sort_by([(by, "descending"), *((name, "ascending") for name in _names(kind))])
+    rows = _added_up(store, kind, question).sort_by([(by, "descending"), *((name, "ascending") for name in key_columns(kind))])
     shown = rows if question.most == 0 else rows.slice(0, question.most)
     windows = store.windows(kind.name, question.start_ms, question.end_ms)
     seconds = _overlap_ms([(one.start_ms, one.end_ms) for one in windows], question) // 1000
@@ -112,7 +84,8 @@ def _require_sense(kind: TableKind, question: Question, by: str) -> None:
         raise InvalidResource(f"There is no time from {time_words(question.start_ms)} to {time_words(question.end_ms)}.")
 
 
-def _names(kind: TableKind) -> tuple[str, ...]:
+def key_columns(kind: TableKind) -> tuple[str, ...]:
+    """What a row is about, without its time."""
     return kind.key[:-1]
 
 
@@ -138,8 +111,9 @@ def _reduced(kind: TableKind, rows: pa.Table) -> pa.Table:
     """Rows of the same key as one: the highest of what has no sum, the sum of the rest."""
     names = [name for name in rows.schema.names if name not in kind.key]
     functions = [(name, "max" if name in _HIGHEST else "sum") for name in names]
-    grouped = rows.group_by(list(_names(kind)), use_threads=False).aggregate(functions)
-    return grouped.select([*_names(kind), *(f"{name}_{function}" for name, function in functions)]).rename_columns([*_names(kind), *names])
+    grouped = rows.group_by(list(key_columns(kind)), use_threads=False).aggregate(functions)
+    keys = key_columns(kind)
+    return grouped.select([*keys, *(f"{name}_{function}" for name, function in functions)]).rename_columns([*keys, *names])
 
 
 def _overlap_ms(windows: Sequence[tuple[int, int]], question: Question) -> int:
@@ -152,39 +126,3 @@ def _with_mean_rate(row: Mapping[str, object], seconds: int) -> Mapping[str, obj
     """The mean over the time that is published, in bytes per second, for rows that are somebody's use."""
     used = row.get("bytes")
     return {**row, "mean_rate": used / seconds} if isinstance(used, int) and seconds else row
-
-
-def _sheet(kind: TableKind, rows: Sequence[Mapping[str, object]]) -> Sheet:
-    names = [name for name in (*_names(kind), *ranked_columns(kind.name)) if any(row.get(name) is not None for row in rows)]
-    if any("mean_rate" in row for row in rows):
-        names.insert(names.index("bytes") + 1, "mean_rate")
-    if "coverage" in kind.schema.names and rows:
-        names.append("coverage")
-    columns = tuple(Column(_title(name), right=name not in kind.key, fold=name in {"user", "client_id"}) for name in names)
-    return Sheet(columns, [[_cell(name, row.get(name)) for name in names] for row in rows])
-
-
-def _title(name: str) -> str:
-    return _TITLES.get(name, name.removeprefix("seconds_").replace("_rate", "").replace("_", " ").capitalize())
-
-
-def _cell(name: str, value: object) -> str:
-    if not isinstance(value, int | float) or name in {"broker", "throttle_episodes"}:
-        return "" if value is None else str(value)
-    return _unit(name)(value)
-
-
-def _unit(name: str) -> Callable[[float], str]:
-    if name.endswith("bytes"):
-        return byte_words
-    if name.endswith("_seconds") or name.startswith("seconds_"):
-        return lambda seconds: f"{seconds:,.0f} s"
-    return (lambda share: f"{100 * share:.0f} %") if name == "coverage" else (lambda rate: rate_words(round(rate)))
-
-
-def byte_words(count: float) -> str:
-    """`1.2 GB`, by powers of a thousand."""
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if abs(count) >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:.0f} B"

@@ -1,17 +1,14 @@
-"""Reads of an audit trail what episodes are made of: quotas written, cards over their limits, and mutes predicted and observed.
+"""Reads of an audit trail what episodes are made of: quotas written, NICs over their limits, and mutes predicted and observed.
 
 Only what was really written counts; what was decided but refused, or only would have been written, changed nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
 from controller_logic.reasons import Reason
-
-AuditLine = Mapping[str, Any]
-
+from tidegate.control.audit.lines import AuditLine as AuditLine
+from tidegate.control.audit.lines import seconds_of
 
 _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 _DIRECTIONS = {"egress": "fetch", "ingress": "produce"}
@@ -54,8 +51,8 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class CardOver:
-    """A broker's card that was over its limit, as a round of decisions saw it. `over_rate` is None where the trail does not tell."""
+class NicOver:
+    """A broker's NIC that was over its limit, as a round of decisions saw it. `over_rate` is None where the trail does not tell."""
 
     at_ms: int
     direction: str
@@ -77,7 +74,7 @@ class Trail:
     """What was read, each in order of time. `since_ms` is when it begins, None = it tells nothing."""
 
     written: Sequence[Written] = field(default_factory=tuple)
-    over: Sequence[CardOver] = field(default_factory=tuple)
+    over: Sequence[NicOver] = field(default_factory=tuple)
     muted: Sequence[Muted] = field(default_factory=tuple)
     since_ms: int | None = None
 
@@ -98,7 +95,7 @@ def read_trail(lines: Iterable[AuditLine], policy: str, *, end_ms: int) -> Trail
 
 
 def _at_ms(line: AuditLine) -> int:
-    return round(datetime.fromisoformat(line["t"]).timestamp() * 1000)
+    return round(seconds_of(line) * 1000)
 
 
 def _written(line: AuditLine) -> Iterator[Written]:
@@ -121,12 +118,12 @@ def _written(line: AuditLine) -> Iterator[Written]:
     )
 
 
-def _over(line: AuditLine) -> Iterator[CardOver]:
+def _over(line: AuditLine) -> Iterator[NicOver]:
     for broker in line.get("brokers", ()):
         if broker.get("need"):
             nic, threshold = broker.get("nic"), broker.get("threshold")
             known = isinstance(nic, (int, float)) and isinstance(threshold, (int, float))
-            yield CardOver(_at_ms(line), _direction(line), int(broker["id"]), max(0.0, nic - threshold) if known else None)
+            yield NicOver(_at_ms(line), _direction(line), int(broker["id"]), max(0.0, nic - threshold) if known else None)
 
 
 def _muted(line: AuditLine) -> Iterator[Muted]:

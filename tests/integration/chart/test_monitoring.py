@@ -43,7 +43,11 @@ def alert_queries() -> list[str]:
 
 def dashboard_queries() -> list[str]:
     dashboard = json.loads((CHART / "dashboards" / "tidegate.json").read_text())
-    return [target["expr"].replace("$policy", ".*") for panel in dashboard["panels"] for target in panel["targets"]]
+    return [
+        target["expr"].replace("$policy_namespace", ".*").replace("$policy", ".*")
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+    ]
 
 
 @pytest.mark.parametrize("query", [*alert_queries(), *dashboard_queries()])

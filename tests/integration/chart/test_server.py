@@ -113,7 +113,7 @@ def previous_chart(tmp_path: Path) -> Path:
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     (chart / "Chart.yaml").write_text(yaml.safe_dump({**about, "version": "0.0.9"}))
     template = chart / "templates" / "crds" / f"{POLICIES.partition('.')[2]}_{POLICIES.partition('.')[0]}.yaml"
-    without = template.read_text().replace("    categories:\n    - kafka\n", "")
+    without = template.read_text().replace("    categories:\n    - kafka\n    - tidegate\n", "")
     assert without != template.read_text()
     template.write_text(without)
     return chart
@@ -141,7 +141,7 @@ def test_upgrading_and_uninstalling_keep_crds_and_policies(cluster: KubeApi, clu
     assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == ""
 
     cluster_helm.run("upgrade", "tidegate", str(CHART), "--namespace", "life", "--set=replicaCount=3")
-    assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == '["kafka"]'
+    assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == '["kafka","tidegate"]'
     assert field(cluster, "deployment/tidegate", ".spec.replicas", namespace="life") == "3"
     assert field(cluster, f"crd/{POLICIES}", ".metadata.uid") == crd
 

@@ -27,7 +27,8 @@ from tests.integration.chart.rendering import CHART, only, rendered
 from tests.integration.chart.rendering import objects as documents
 from tests.integration.operator.test_rights import objects
 from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -96,7 +97,7 @@ def running(api: KubeApi, helm: Helm, namespace: str, directory: Path) -> Iterat
 
 def managed_by(kafka: KafkaLab) -> str | None:
     """The policy that claims the cluster in ZooKeeper; None when everything was given back."""
-    store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     try:
         return store.facts().owner_policy_key
     finally:

@@ -18,10 +18,6 @@ class Certificates:
     certificate: Path
     both: Path
 
-    def secret(self) -> dict[str, bytes]:
-        """The same as a Kubernetes Secret for a client."""
-        return {"ca.crt": self.authority.read_bytes(), "tls.crt": self.certificate.read_bytes(), "tls.key": self.key.read_bytes()}
-
     def server_settings(self, *, key_store: str, trust_store: str) -> dict[str, str]:
         """A Java server's settings, whose names begin as given: Kafka and ZooKeeper spell them differently."""
         return {

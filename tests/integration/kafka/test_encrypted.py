@@ -1,4 +1,4 @@
-"""ZooKeeper and brokers that want TLS with a client certificate, reached with nothing but the keys of the policy's Secrets."""
+"""ZooKeeper and brokers that want TLS with a client certificate, reached with what a policy declares and its Secrets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from lab.zookeeper import ZooKeeperLab
 from tests.contract.quota_store_stage import ALICE, CLUSTER, first, lay_out_kafka
 from tests.integration.kafka.certificates import Certificates, make_certificates
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
-from tidegate.control.connections import brokers_connection, zookeeper_connection
+from tidegate.control.connections import Secrets, brokers_connection, zookeeper_connection
 from tidegate.errors import Unreachable
 from tidegate.kafka.brokers import KafkaTopology
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
-from tidegate.resources.policy import KafkaCluster, ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.resources.policy import KafkaCluster
 
 pytestmark = [
     pytest.mark.integration,
@@ -56,12 +57,36 @@ def secure_zookeeper(certificates: Certificates) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
-def spec(*, zookeeper: str = "127.0.0.1:1", brokers: str = "127.0.0.1:1") -> KafkaCluster:
-    return KafkaCluster(bootstrap_servers=brokers, quota_store="ZooKeeper", zookeeper=ZooKeeperConnection(connect=zookeeper))
+CA = {"trustedCertificates": ({"secretName": "ca", "certificate": "ca.crt"},)}
+OURS = {"certificateAndKey": {"secretName": "user", "certificate": "user.crt", "key": "user.key"}}
+PASSWORD = {"username": "alice", "passwordSecret": {"secretName": "user", "password": "password"}}
+# what a client may leave out, which a server that wants it does not forgive
+LACKING = pytest.mark.parametrize("lacking", [("tls",), ("certificate",), ("tls", "certificate")], ids=["ca", "client", "all"])
+
+
+def secrets_of(certificates: Certificates, password: str = "") -> Secrets:
+    """As Strimzi makes them."""
+    user = {"user.crt": certificates.certificate.read_bytes(), "user.key": certificates.key.read_bytes(), "password": password.encode()}
+    return Secrets("streaming", {"ca": {"ca.crt": certificates.authority.read_bytes()}, "user": user})
+
+
+def zookeeper_spec(connect: str, lacking: tuple[str, ...] = ()) -> KafkaCluster:
+    """TLS with our certificate; without `tls` it is the machine's own authorities that are trusted."""
+    login = {} if "certificate" in lacking else {"authentication": {"type": "tls", **OURS}}
+    zookeeper = {"connect": connect, "tls": {} if "tls" in lacking else CA, **login}
+    return KafkaCluster.model_validate({"bootstrapServers": "127.0.0.1:1", "quotaStore": "ZooKeeper", "zookeeper": zookeeper})
+
+
+def brokers_spec(servers: str, lacking: tuple[str, ...] = ()) -> KafkaCluster:
+    """TLS with a login and our certificate."""
+    login = {"type": "plain", **PASSWORD, **({} if "certificate" in lacking else OURS)}
+    kafka = {"bootstrapServers": servers, "tls": {} if "tls" in lacking else CA, "authentication": login}
+    return KafkaCluster.model_validate({**kafka, "quotaStore": "ZooKeeper", "zookeeper": {"connect": "127.0.0.1:1"}})
 
 
 def test_quotas_are_written_through_an_encrypted_port(secure_zookeeper: str, certificates: Certificates, tmp_path: Path) -> None:
-    store = open_zookeeper_store(zookeeper_connection(spec(zookeeper=secure_zookeeper), certificates.secret(), tmp_path))
+    connection = zookeeper_connection(zookeeper_spec(secure_zookeeper), secrets_of(certificates), tmp_path)
+    store = ZooKeeperQuotaStore(ZooKeeperSession(connection))
     values = {QuotaKey.PRODUCER_BYTE_RATE: "2048"}
     (outcome,) = store.write([first(store.read([ALICE])[ALICE], values)], CLUSTER)
     assert outcome.applied
@@ -69,17 +94,16 @@ def test_quotas_are_written_through_an_encrypted_port(secure_zookeeper: str, cer
     store.close()
 
 
-@pytest.mark.parametrize("lacking", [("ca.crt",), ("tls.crt", "tls.key"), ("ca.crt", "tls.crt", "tls.key")], ids=["ca", "client", "all"])
-def test_a_zookeeper_that_does_not_fit_the_secret_is_unreachable_and_named(
+@LACKING
+def test_a_zookeeper_that_wants_more_than_is_declared_is_unreachable_and_named(
     secure_zookeeper: str, certificates: Certificates, tmp_path: Path, lacking: tuple[str, ...]
 ) -> None:
-    secret = {key: value for key, value in certificates.secret().items() if key not in lacking}
-    connection = replace(zookeeper_connection(spec(zookeeper=secure_zookeeper), secret, tmp_path), start_timeout_seconds=2.0)
-    store = open_zookeeper_store(connection)
+    declared = zookeeper_spec(secure_zookeeper, lacking)
+    connection = replace(zookeeper_connection(declared, secrets_of(certificates), tmp_path), start_timeout_seconds=2.0)
+    store = ZooKeeperQuotaStore(ZooKeeperSession(connection))
     with pytest.raises(Unreachable) as error:
         store.facts()
     assert secure_zookeeper in error.value.message
-    assert "secure port" in error.value.message
     store.close()
 
 
@@ -96,25 +120,24 @@ def secure_broker(certificates: Certificates) -> Iterator[KafkaLab]:
         yield kafka
 
 
-def topology_of(kafka: KafkaLab, secret: dict[str, bytes], folder: Path) -> KafkaTopology:
-    login = {"username": b"alice", "password": kafka.password("alice").encode(), "sasl.mechanism": b"PLAIN"}
-    return KafkaTopology(brokers_connection(spec(brokers=kafka.sasl_bootstrap_servers), {**login, **secret}, folder), topic_names=frozenset)
+def topology_of(kafka: KafkaLab, certificates: Certificates, folder: Path, lacking: tuple[str, ...] = ()) -> KafkaTopology:
+    declared, secrets = brokers_spec(kafka.sasl_bootstrap_servers, lacking), secrets_of(certificates, kafka.password("alice"))
+    return KafkaTopology(brokers_connection(declared, secrets, folder), topic_names=frozenset)
 
 
 def test_leaders_are_read_through_an_encrypted_listener(secure_broker: KafkaLab, certificates: Certificates, tmp_path: Path) -> None:
-    topology = topology_of(secure_broker, certificates.secret(), tmp_path)
+    topology = topology_of(secure_broker, certificates, tmp_path)
     read = topology.read([])
     assert (read.brokers, read.cluster_id) == ({1}, secure_broker.cluster_id)
     assert topology.quota_callbacks() == {}
     topology.close()
 
 
-@pytest.mark.parametrize("lacking", [("ca.crt",), ("tls.crt", "tls.key"), ("ca.crt", "tls.crt", "tls.key")], ids=["ca", "client", "all"])
-def test_a_listener_that_does_not_fit_the_secret_is_unreachable_and_named(
+@LACKING
+def test_a_listener_that_wants_more_than_is_declared_is_unreachable_and_named(
     secure_broker: KafkaLab, certificates: Certificates, tmp_path: Path, lacking: tuple[str, ...]
 ) -> None:
-    secret = {key: value for key, value in certificates.secret().items() if key not in lacking}
-    topology = topology_of(secure_broker, secret, tmp_path)
+    topology = topology_of(secure_broker, certificates, tmp_path, lacking)
     with pytest.raises(Unreachable) as error:
         topology.read([])
     assert secure_broker.sasl_bootstrap_servers in error.value.message

@@ -13,7 +13,8 @@ from lab.process import wait_until
 from tests.contract.quota_store_stage import first, give_back
 from tidegate.kafka.names import config_path, parse_quota
 from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore, open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 pytestmark = pytest.mark.integration
 PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -21,7 +22,7 @@ PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RA
 
 @pytest.fixture
 def store(kafka: KafkaLab) -> Iterator[ZooKeeperQuotaStore]:
-    opened = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    opened = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     yield opened
     opened.close()
 

@@ -13,14 +13,15 @@ from lab.process import wait_until
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 def topology(kafka: KafkaLab) -> Iterator[KafkaTopology]:
-    store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     opened = KafkaTopology(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))), topic_names=store.topic_names)
     yield opened
     opened.close()

@@ -47,7 +47,7 @@ class Estate:
             "quotaStore": "ZooKeeper",
             "zookeeper": {"connect": self.zookeeper_connect},
         }
-        spec = {"mode": "Enforce", "kafka": kafka, "writeBudget": {"notificationsPerQuarterHour": 10_000}}
+        spec = {"mode": "Enforce", "kafka": kafka, "writeBudget": {"changes": 10_000}}
         self._create(BROKER_BANDWIDTH_POLICIES, "orders", spec)
         for number in range(TIERS):
             self._create(BUSINESS_TIERS, f"tier-{number}", self._tier_spec(number, rate))
@@ -86,7 +86,7 @@ class Estate:
         if any(self.quota(user) != str(rate) for user in self.users):  # the cheapest question first: it is asked many times
             return False
         tiers, policies = self._list(BUSINESS_TIERS), self._list(BROKER_BANDWIDTH_POLICIES)
-        counted = all(_counts(policy) == f"{len(self.users)}/{len(self.users)}" for policy in policies)
+        counted = all(_counts(policy) == (len(self.users), len(self.users)) for policy in policies)
         return counted and all(map(_is_ready, (*tiers, *policies))) and sum(self._says(tier, rate) for tier in tiers) == TIERS
 
     def settle(self, rate: int, *, timeout_seconds: float = 60.0) -> None:
@@ -173,9 +173,10 @@ def _is_ready(obj: JsonObject) -> bool:
     )
 
 
-def _counts(policy: JsonObject) -> str | None:
-    counts: str | None = ((policy.get("status") or {}).get("summary") or {}).get("quotas")
-    return counts
+def _counts(policy: JsonObject) -> tuple[int, int] | None:
+    """Quotas in sync, and quotas managed."""
+    counts = (policy.get("status") or {}).get("quotas")
+    return None if not counts else (counts["inSync"], counts["managed"])
 
 
 def _without(names: Iterable[str], text: str) -> str:

@@ -41,7 +41,7 @@ class Estate:
         self.kubernetes = InMemoryKubernetes()
         self.stage = Stage(self.kubernetes)
         self.process(Fate())
-        self.policy = self.stage.policy(removal={"maxPercentPerPass": 100})
+        self.policy = self.stage.policy(removal={"maxPercent": 100})
         self.alice = self.stage.tier("gold", user="alice", rate="10M")
         self.carol = self.stage.tier("silver", user="carol", rate="2M")
         self.stage.run()

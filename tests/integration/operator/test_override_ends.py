@@ -18,7 +18,8 @@ from lab.process import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_rights import objects
 from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -46,7 +47,7 @@ def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
     crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
-    store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     user = Entity(unique_name)
 
     def quota() -> str | None:
@@ -66,7 +67,7 @@ def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
     items: list[dict[str, Any]] = declared["items"]  # type: ignore[assignment]
     with OperatorProcess(crds, namespace, tmp_path) as operator:
         operator.wait_for("Operator started")
-        items[-1]["spec"] |= {"set": {"perPartition": {"produce": OVERRIDDEN}}}
+        items[-1]["spec"] |= {"rates": {"perPartition": {"produce": OVERRIDDEN}}}
         items.insert(0, items.pop())  # the override first: a contract that is in force already would go down in steps
         crds.kubectl("apply", "-f", "-", input=json.dumps(declared))
         try:

@@ -101,10 +101,10 @@ def _live(estate: Estate, *, first: OperatorProcess, second: OperatorProcess, st
     estate.promise(AT_THE_END)
     wait_until(lambda: estate.has_any(AT_THE_END), "the middle of a pass", timeout_seconds=30, poll_seconds=0.002)
     other.terminate()
-    told_at = time.monotonic()
+    reported_at = time.monotonic()
     exit_code = other.exit_code(timeout_seconds=60)
-    exit_seconds = time.monotonic() - told_at
-    takeover_after_term_seconds = _taken_over(estate, third, since=told_at)
+    exit_seconds = time.monotonic() - reported_at
+    takeover_after_term_seconds = _taken_over(estate, third, since=reported_at)
     estate.settle(AT_THE_END)
     return Life(
         *writes, liveness, exposed, takeover_after_kill_seconds, before, after, writes_of_the_successor, exit_code, exit_seconds,

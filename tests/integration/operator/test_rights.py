@@ -14,8 +14,10 @@ import pytest
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
+from tests.integration.conftest import SASL_USERS
 from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -35,17 +37,24 @@ def objects(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, object]:
     spec = {
         "mode": "Enforce",
         "kafka": {
-            "bootstrapServers": kafka.bootstrap_servers,
+            "bootstrapServers": kafka.sasl_bootstrap_servers,
             "quotaStore": "ZooKeeper",
-            "zookeeper": {"connect": kafka.zookeeper_connect, "credentialsSecretRef": {"name": "nobody"}},
+            "zookeeper": {"connect": kafka.zookeeper_connect},
+            "authentication": {
+                "type": "plain",
+                "username": SASL_USERS[0],
+                "passwordSecret": {"secretName": "login", "password": "password"},
+            },
         },
     }
     ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    decided = {"user": topic, "set": {"perPartition": {"produce": "2M"}}, "expiresAt": ends, "reason": "a test"}
+    password = {"password": kafka.password(SASL_USERS[0])}
+    decided = {"target": {"user": topic}, "action": "SetRates", "rates": {"perPartition": {"produce": "2M"}}}
+    decided |= {"expiresAt": ends, "reason": "a test"}
     member = {"name": "all", "user": topic, "topics": [topic], "contract": {"perPartition": {"produce": "1M"}}}
     version = {"apiVersion": "tidegate.io/v1alpha1"}
     items = [
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "nobody", "namespace": namespace}, "stringData": {"unused": "x"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": namespace}, "stringData": password},
         {**version, "kind": "BrokerBandwidthPolicy", "metadata": {"name": "orders", "namespace": namespace}, "spec": spec},
         {
             **version,
@@ -81,7 +90,7 @@ def test_the_documented_rights_are_enough_for_everything(
     finally:
         operator.terminate()
         assert operator.wait(timeout=30) == 0
-    store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     assert store.facts().owner_policy_key is None
     store.close()
     assert not [line for line in log_path.read_text().splitlines() if re.search(r"forbidden|\b403\b", line, re.IGNORECASE)]

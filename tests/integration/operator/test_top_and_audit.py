@@ -62,7 +62,7 @@ def objects(kafka: KafkaLab, prometheus: PrometheusLab, load: SimulatedLoad, nam
         "mode": "Enforce",
         "kafka": {"bootstrapServers": kafka.bootstrap_servers, **store, "quotaWindow": {"samples": 2}},
         "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
-        "brokers": {"egressLimit": HIGH},
+        "brokers": {"egress": {"limit": str(HIGH)}},
         "escalation": {"holdSeconds": 5, "maxMuteSeconds": 3},
     }
     tiers = [_tier(level, user, namespace) for level, user in load.users.items()]
@@ -71,8 +71,8 @@ def objects(kafka: KafkaLab, prometheus: PrometheusLab, load: SimulatedLoad, nam
 
 
 def _tier(level: Level, user: str, namespace: str) -> dict[str, Any]:
-    member = {"name": user, "user": user, "topics": [namespace], "contract": {"perBroker": {"fetch": CONTRACT}}}
-    throttled = {} if level is Level.L0 else {"throttled": {"perBroker": {"fetch": MB}}}
+    member = {"name": user, "user": user, "topics": [namespace], "contract": {"perBroker": {"fetch": str(CONTRACT)}}}
+    throttled = {} if level is Level.L0 else {"throttledRates": {"perBroker": {"fetch": "1M"}}}
     spec = {"policyRef": {"name": "orders"}, "level": level.value, "members": [member], **throttled}
     return {**VERSION, "kind": "BusinessTier", "metadata": {"name": level.value.lower(), "namespace": namespace}, "spec": spec}
 
@@ -81,7 +81,7 @@ def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
     crds: KubeApi, declared: str, load: SimulatedLoad, tmp_path: Path
 ) -> None:
     def limit(bytes_per_second: int) -> None:
-        patch = json.dumps({"spec": {"brokers": {"egressLimit": bytes_per_second}}})
+        patch = json.dumps({"spec": {"brokers": {"egress": {"limit": str(bytes_per_second)}}}})
         crds.kubectl("patch", "bbp", "orders", "-n", declared, "--type=merge", "-p", patch)
 
     def comes(what: str, holds: Any) -> None:

@@ -113,7 +113,7 @@ class Stage:
         self._objects.create_namespaced_custom_object(*self._place(kind), body)
 
     def limit(self, bytes_per_second: int) -> None:
-        body = {"spec": {"brokers": {"egressLimit": bytes_per_second}}}
+        body = {"spec": {"brokers": {"egress": {"limit": str(bytes_per_second)}}}}
         self._objects.patch_namespaced_custom_object(*self._place(BROKER_BANDWIDTH_POLICIES), "orders", body)
 
     def delete_tier(self, level: Level) -> None:
@@ -186,12 +186,12 @@ def _declare(stage: Stage) -> None:
         "mode": "Enforce",
         "kafka": kafka,
         "metrics": {"prometheus": {"url": stage.prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
-        "brokers": {"egressLimit": HIGH},
+        "brokers": {"egress": {"limit": str(HIGH)}},
         "escalation": {"holdSeconds": 5, "maxMuteSeconds": 3},
     }
     stage.create(BROKER_BANDWIDTH_POLICIES, "orders", spec)
     for level, user in stage.load.users.items():
-        member = {"name": user, "user": user, "topics": [stage.namespace], "contract": {"perBroker": {"fetch": CONTRACT}}}
-        throttled = {"throttled": {"perBroker": {"fetch": THROTTLED[level]}}} if level in THROTTLED else {}
+        member = {"name": user, "user": user, "topics": [stage.namespace], "contract": {"perBroker": {"fetch": str(CONTRACT)}}}
+        throttled = {"throttledRates": {"perBroker": {"fetch": str(THROTTLED[level])}}} if level in THROTTLED else {}
         spec = {"policyRef": {"name": "orders"}, "level": level.value, "members": [member], **throttled}
         stage.create(BUSINESS_TIERS, level.value.lower(), spec)

@@ -42,7 +42,7 @@ kafka_quota_byte_rate{resource="Request",user="alice"} 9
 
 
 def node_page(broker: int, scrape: int) -> str:
-    """What stands beside the broker: cards by node_exporter's names and cAdvisor's, and the odd counters."""
+    """What stands beside the broker: NICs by node_exporter's names and cAdvisor's, and the odd counters."""
     counters = _counters(scrape)
     return _NODE.format(**counters) + _POD.format(broker=broker, **counters) + _odd_counters(broker, scrape)
 

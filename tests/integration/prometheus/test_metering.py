@@ -14,7 +14,8 @@ from lab.process import wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_stage import first, give_back
 from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
 
@@ -33,7 +34,7 @@ def stranger(kafka: KafkaLab, unique_name: str) -> str:
 @pytest.fixture
 def metering(kafka: KafkaLab) -> Iterator[None]:
     """The default user's quota that never binds, taken away at the end."""
-    store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     seen = store.read([DEFAULT_USER])[DEFAULT_USER]
     store.write([first(seen, {key: str(NEVER_BINDS) for key in BYTE_RATE_KEYS})], kafka.cluster_id)
     yield

@@ -15,7 +15,8 @@ from lab.process import wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_stage import first, give_back
 from tidegate.kafka.settings import ZooKeeperConnection
-from tidegate.kafka.zookeeper.store import open_zookeeper_store
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
 
@@ -35,7 +36,7 @@ def odd_user(kafka: KafkaLab, unique_name: str) -> str:
 def metered(kafka: KafkaLab, odd_user: str) -> Iterator[list[Entity]]:
     """Pairs of the odd user with odd client ids, each with a quota, so that brokers meter them."""
     entities = [Entity(odd_user, client_id) for client_id in ODD_CLIENT_IDS]
-    store = open_zookeeper_store(ZooKeeperConnection(kafka.zookeeper_connect))
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     seen = store.read(entities)
     store.write([first(seen[entity], {QuotaKey.PRODUCER_BYTE_RATE: "900000000"}) for entity in entities], kafka.cluster_id)
     yield entities

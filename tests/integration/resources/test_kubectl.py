@@ -24,7 +24,9 @@ READY = {
 POLICY_STATUS = {
     "observedGeneration": 1,
     "conditions": [READY],
-    "summary": {"brokers": 3, "over": 1, "throttled": "L2,L3", "quotas": "118/120"},
+    "clusterId": "6n9yBVQpTmqxCpLQXWtDzw",
+    "quotas": {"managed": 120, "inSync": 118, "contended": 0},
+    "summary": {"brokers": 3, "over": 1, "throttled": 2},
 }
 TIER_STATUS = {
     "observedGeneration": 1,
@@ -68,8 +70,31 @@ def test_a_policy_shows_readiness_mode_brokers_and_quotas(served: KubeApi, uniqu
         "MODE": "Enforce",
         "BROKERS": "3",
         "OVER": "1",
-        "THROTTLED": "L2,L3",
-        "QUOTAS": "118/120",
+        "THROTTLED": "2",
+        "QUOTAS": "120",
+        "INSYNC": "118",
+    }
+    assert list(shown)[-1] == "READY"
+
+
+@pytest.mark.usefixtures("answer")
+def test_wide_output_shows_the_cluster_and_the_reason_after_readiness(served: KubeApi, unique_name: str) -> None:
+    create(served, policy(), unique_name, POLICY_STATUS)
+    shown = columns(served.kubectl("get", "bbp", unique_name, "-n", "streaming", "-o", "wide"))
+    assert list(shown)[-4:] == ["CLUSTER", "READY", "REASON", "AGE"]
+    assert (shown["CLUSTER"], shown["REASON"]) == ("6n9yBVQpTmqxCpLQXWtDzw", "InSync")
+
+
+@pytest.mark.usefixtures("answer")
+@pytest.mark.parametrize("category", ["tidegate", "kafka"])
+def test_a_category_lists_all_kinds(served: KubeApi, unique_name: str, category: str) -> None:
+    for document, status in ((policy(), POLICY_STATUS), (tier(), TIER_STATUS), (override(), OVERRIDE_STATUS)):
+        create(served, document, unique_name, status)
+    listed = served.kubectl("get", category, "-n", "streaming", "-o", "name").split()
+    assert {name.partition("/")[0] for name in listed if name.endswith(f"/{unique_name}")} == {
+        "brokerbandwidthpolicy.tidegate.io",
+        "businesstier.tidegate.io",
+        "quotaoverride.tidegate.io",
     }
 
 
@@ -86,8 +111,14 @@ def test_an_override_shows_policy_target_state_and_end(served: KubeApi, unique_n
     create(served, override(), unique_name, OVERRIDE_STATUS)
     shown = columns(served.kubectl("get", "qo", unique_name, "-n", "streaming"))
     del shown["AGE"]
-    until = "2026-11-30T06:00:00Z"
-    assert shown == {"NAME": unique_name, "POLICY": "orders", "TARGET": "user=reports", "STATE": "Active", "UNTIL": until}
+    assert shown == {
+        "NAME": unique_name,
+        "POLICY": "orders",
+        "TARGET": "user=reports",
+        "STATE": "Active",
+        "UNTIL": "2026-11-30T06:00:00Z",
+        "READY": "True",
+    }
     found = json.loads(served.kubectl("get", "qo", unique_name, "-n", "streaming", "-o", "json"))
     assert found["status"] == OVERRIDE_STATUS
 

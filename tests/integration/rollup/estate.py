@@ -25,7 +25,7 @@ CUT_MS, RELAXED_MS, RELEASED_MS = (SECOND_HOUR_MS + minutes * MINUTE_MS for minu
 THROTTLED_RATE = 100_000
 CONTRACTS = {"alice": 2_000_000, "bob": 200_000}
 TOLD_FROM_MS = SECOND_HOUR_MS + 90_000  # later than any scrape that still tells of the first hour
-DECLARED_LIMIT, LIMIT, LOWER_LIMIT = 1_300_000, 1_400_000, 1_200_000  # the cards carry 1,312,500
+DECLARED_LIMIT, LIMIT, LOWER_LIMIT = 1_300_000, 1_400_000, 1_200_000  # the NICs carry 1,312,500
 LOWERED_MS = SECOND_HOUR_MS + 30 * MINUTE_MS
 
 POLICY = PolicyTerms.of(
@@ -52,8 +52,8 @@ def write_estate(history: HistoryServer) -> None:
     for broker in BROKERS:
         labels = {"broker": str(broker)}
         history.write("kafka_broker_bytesout_total", (labels, list(zip(times, totals, strict=True))))
-        card = {**labels, "device": "eth0"}
-        history.write("node_network_transmit_bytes_total", (card, [(at, NIC * 1_250_000 * (at - times.start) / 1000) for at in times]))
+        nic = {**labels, "device": "eth0"}
+        history.write("node_network_transmit_bytes_total", (nic, [(at, NIC * 1_250_000 * (at - times.start) / 1000) for at in times]))
         for user in RATES:
             client = {**labels, "user": user, "resource": "Fetch"}
             history.write("kafka_quota_byte_rate", (client, [(at, GAUGE * _rate(user, at)) for at in times]))
@@ -71,17 +71,20 @@ def _rate(user: str, at_ms: int) -> int:
 
 
 def _write_operator(history: HistoryServer) -> None:
-    times, policy = range(TOLD_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS), {"policy": "streaming/shop"}
+    times, policy = range(TOLD_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS), {"policy_namespace": "streaming", "policy": "shop"}
     for tier, user, level in (("gold", "alice", "L1"), ("bulk", "bob", "L3")):
-        member = {**policy, "tier": f"streaming/{tier}", "member": f"member-{user}", "key": "consumer_byte_rate"}
-        history.write("tidegate_member_target", (member, [(at, CONTRACTS[user]) for at in times]))
-        history.write("tidegate_member_quota", (member, [(at, THROTTLED_RATE if _is_held(user, at) else CONTRACTS[user]) for at in times]))
+        member = {**policy, "tier": tier, "member": f"member-{user}", "direction": "fetch"}
+        history.write("tidegate_member_target_bytes_per_second", (member, [(at, CONTRACTS[user]) for at in times]))
+        history.write(
+            "tidegate_member_quota_bytes_per_second",
+            (member, [(at, THROTTLED_RATE if _is_held(user, at) else CONTRACTS[user]) for at in times]),
+        )
         for state in ("Contract", "Stepping", "Throttled", "Relaxing"):
             told = [(at, float(state == _state(user, at))) for at in times]
             history.write("tidegate_tier_state", ({**policy, "level": level, "state": state}, told))
     for broker in BROKERS:
-        card = {**policy, "broker": str(broker), "direction": "egress"}
-        history.write("tidegate_broker_limit_bytes_per_second", (card, [(at, LIMIT if at <= LOWERED_MS else LOWER_LIMIT) for at in times]))
+        nic = {**policy, "broker": str(broker), "direction": "egress"}
+        history.write("tidegate_broker_limit_bytes_per_second", (nic, [(at, LIMIT if at <= LOWERED_MS else LOWER_LIMIT) for at in times]))
 
 
 def _state(user: str, at_ms: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import ssl
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
 from tests.unit.rollup.transport.histories import BASE_MS
 from tests.unit.rollup.transport.posting import PostRequest
 from tidegate.errors import Unreachable
-from tidegate.prometheus.settings import PrometheusServer
+from tidegate.prometheus.settings import PrometheusServer, TlsTexts
 from tidegate.rollup.samples import Selection
 from tidegate.rollup.transport.exchange import ClientCertificate, HistorySettings
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
@@ -39,3 +41,27 @@ def test_a_server_that_wants_a_certificate_gets_ours_and_refuses_whoever_has_non
                 unknown.read(Selection("m"), BASE_MS, BASE_MS + 1)
             unknown.close()
         known.close()
+
+
+def test_certificates_go_to_another_process_with_the_settings_and_leave_no_file_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_certificates(tmp_path / "made")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.certificate, made.key)
+    tls.load_verify_locations(made.authority)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    texts = TlsTexts(made.authority.read_bytes(), made.certificate.read_bytes(), made.key.read_bytes())
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    with serving(FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])]), tls=tls) as server:  # type: ignore[arg-type]
+        server.RequestHandlerClass = PostRequest
+        settings = HistorySettings(PrometheusServer(server.url.replace("http:", "https:"), tls=texts))
+        elsewhere = RemoteReadChunks(pickle.loads(pickle.dumps(settings)))
+        assert len(elsewhere.read(Selection("m"), BASE_MS, BASE_MS + 1)) == 1
+        written = [path for path in scratch.rglob("*.*") if path.is_file()]
+        assert {path.name: path.stat().st_mode & 0o777 for path in written} == dict.fromkeys(("ca.crt", "tls.crt", "tls.key"), 0o600)
+        elsewhere.close()
+    assert not [path for path in scratch.rglob("*") if path.name.startswith("tls") or path.name == "ca.crt"]
+    assert "PRIVATE KEY" not in repr(settings)

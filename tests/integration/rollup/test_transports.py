@@ -22,12 +22,12 @@ from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.rollup.transport.histories import BASE_MS, STALE
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import PrometheusServer
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.http_query import RangeSelector, read_usual
 from tidegate.rollup.transport.ladder import RUNGS, Probe, choose
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
-from tidegate.rollup.transport.series import Rung
+from tidegate.rollup.transport.series import HistoryReader
 
 pytestmark = pytest.mark.integration
 
@@ -58,7 +58,7 @@ def histories(draw: st.DrawFn) -> Samples:
 
 
 @contextmanager
-def every_way(server: HistoryServer, **given_settings: object) -> Iterator[list[Rung]]:
+def every_way(server: HistoryServer, **given_settings: object) -> Iterator[list[HistoryReader]]:
     told = HistorySettings(PrometheusServer(server.url), scrape_interval_ms=SCRAPE_MS, external_labels=("cluster",))
     ways = [rung(replace(told, **given_settings)) for rung in RUNGS]  # type: ignore[arg-type]
     yield ways
@@ -100,7 +100,7 @@ def test_several_metrics_read_together_are_exactly_what_is_stored(
 ) -> None:
     asked = []
     for series, length_ms in told:
-        asked.append(Asked(Selection(history.new_metric()), BASE_MS, BASE_MS + length_ms))
+        asked.append(ReadRequest(Selection(history.new_metric()), BASE_MS, BASE_MS + length_ms))
         history.write(asked[-1].selection.metric, *(({"series": name}, samples) for name, samples in series.items()))
     expected = [stored(series, BASE_MS, BASE_MS + length_ms) for series, length_ms in told]
     with every_way(history) as ways:
@@ -237,7 +237,7 @@ def test_a_server_that_freezes_is_given_up_in_time_and_read_again_when_it_is_bac
         try:
             wait_until(lambda: is_frozen(history.process.pid), "every thread to stop", timeout_seconds=10)
             started = time.monotonic()
-            with pytest.raises(Unreachable, match="took too long"):
+            with pytest.raises(Unreachable):
                 way.read(Selection(metric), BASE_MS, BASE_MS + 1)
             assert time.monotonic() - started < 5
         finally:

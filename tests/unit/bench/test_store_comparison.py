@@ -1,5 +1,7 @@
 """Whether a disturbed rollup is right is seen in every row: a comparison that overlooks one would let a hundred kills pass."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -24,17 +26,21 @@ def test_a_sum_of_seconds_in_another_order_is_the_same() -> None:
 @pytest.mark.parametrize("columns", [{"bytes": [5, 8]}, {"user": ["alice", "carol"]}, {"coverage": [0.3, 0.999]}])
 def test_one_other_value_is_found(columns: dict[str, list[object]]) -> None:
     (said,) = differences({WINDOW: ROWS}, other(**columns), whole=True)
-    assert f"differs in {next(iter(columns))}" in said
+    assert next(iter(columns)) in said
 
 
 def test_a_lost_row_is_found() -> None:
     assert differences({WINDOW: ROWS}, {WINDOW: ROWS.slice(1)}, whole=False) != []
 
 
-def test_a_window_may_be_missing_only_while_the_run_was_cut_short() -> None:
+def test_a_window_may_be_missing_only_while_the_run_was_cut_short(golden: Callable[[str], None]) -> None:
     assert differences({WINDOW: ROWS}, {}, whole=False) == []
-    assert differences({WINDOW: ROWS}, {}, whole=True) == ["usage_1h 2026-01-01T00 is missing"]
+    (said,) = differences({WINDOW: ROWS}, {}, whole=True)
+    assert " ".join(WINDOW) in said
+    golden(said)
 
 
-def test_a_window_that_is_not_expected_is_wrong() -> None:
-    assert differences({}, {WINDOW: ROWS}, whole=False) == ["usage_1h 2026-01-01T00 should not be there"]
+def test_a_window_that_is_not_expected_is_wrong(golden: Callable[[str], None]) -> None:
+    (said,) = differences({}, {WINDOW: ROWS}, whole=False)
+    assert " ".join(WINDOW) in said
+    golden(said)

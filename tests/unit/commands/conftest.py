@@ -13,7 +13,7 @@ from controller_logic.model import Readings, TopicLeaders, Topology
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
-from tidegate.commands.context import Surroundings
+from tidegate.commands.context import CommandContext
 
 NAMESPACE = "streaming"
 
@@ -97,7 +97,7 @@ class World:
     def run(self, *arguments: str, standard_input: str = "") -> Answer:
         """Run one command as the process would."""
         out, err = self.open_out(), io.StringIO()
-        around = Surroundings(
+        around = CommandContext(
             out=out,
             err=err,
             standard_input=io.StringIO(standard_input),

@@ -1,6 +1,7 @@
 """Files are read as kubectl would read them, and more strictly: what is misspelt is an error, never a silent nothing."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,11 +68,11 @@ def test_a_dash_is_standard_input() -> None:
     [
         (TIER.replace("members:", "membres:"), "membres"),
         (TIER.replace("10M", "10MB/s"), "10MB/s"),
-        (TIER + "---\n" + TIER, "BusinessTier given/core appears twice"),
+        (TIER + "---\n" + TIER, "BusinessTier given/core"),
         (TIER.replace("v1alpha1", "v9"), "v1alpha1"),
-        (TIER.replace("tidegate.io/", "tidegat.io/"), "knows tidegate.io/v1alpha1"),
-        ("a: [", "all.yaml is not YAML"),
-        ("- just\n- a list\n", "not an object"),
+        (TIER.replace("tidegate.io/", "tidegat.io/"), "tidegate.io/v1alpha1"),
+        ("a: [", "all.yaml"),
+        ("- just\n- a list\n", "all.yaml"),
     ],
     ids=["misspelt field", "bad rate", "twice", "unknown version", "misspelt group", "no YAML", "no object"],
 )
@@ -81,16 +82,28 @@ def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
     assert said in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "text", [TIER + "---\n" + TIER, "a: [", "- just\n- a list\n"], ids=["an object twice", "no YAML", "a document that is no object"]
+)
+def test_what_is_wrong_reads_like_this(text: str, tmp_path: Path, golden: Callable[[str], None]) -> None:
+    with pytest.raises(InvalidResource) as caught:
+        names(text, tmp_path)
+    golden(caught.value.message.replace(str(tmp_path), "FOLDER"))
+
+
 @pytest.mark.parametrize("source", ["missing.yaml", "."], ids=["no such file", "directory without YAML"])
-def test_a_source_with_nothing_in_it_is_an_error(source: str, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="nothing was planned"):
+def test_a_source_with_nothing_in_it_is_an_error(source: str, tmp_path: Path, golden: Callable[[str], None]) -> None:
+    with pytest.raises(NotFound) as refused:
         read_manifests([str(tmp_path / source)], namespace="n")
+    assert str(tmp_path / source) in refused.value.message
+    golden(refused.value.message.replace(str(tmp_path), "FOLDER"))
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_a_time_is_the_text_that_was_written_with_quotes_or_without(tmp_path: Path, quote: str) -> None:
     spec = (
-        f"  policyRef: {{name: orders}}\n  level: L2\n  exempt: true\n  reason: agreed\n  expiresAt: {quote}2026-11-30T06:00:00Z{quote}\n"
+        "  policyRef: {name: orders}\n  target: {level: L2}\n  action: Exempt\n  reason: agreed\n"
+        f"  expiresAt: {quote}2026-11-30T06:00:00Z{quote}\n"
     )
     path = tmp_path / "override.yaml"
     path.write_text(f"apiVersion: tidegate.io/v1alpha1\nkind: QuotaOverride\nmetadata: {{name: o}}\nspec:\n{spec}")

@@ -6,10 +6,10 @@ import io
 import json
 from pathlib import Path
 
-from tidegate.commands.context import Surroundings
-from tidegate.commands.rollup_policy import policy_of, terms_of
+from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import policy_of, terms_of
 
-AROUND = Surroundings(out=io.StringIO(), err=io.StringIO(), now_seconds=lambda: 0.0)
+AROUND = CommandContext(out=io.StringIO(), err=io.StringIO(), now_seconds=lambda: 0.0)
 
 
 def write(folder: Path, *, status: dict[str, object] | None) -> str:
@@ -18,11 +18,11 @@ def write(folder: Path, *, status: dict[str, object] | None) -> str:
     def manifest(kind: str, name: str, **more: object) -> dict[str, object]:
         return {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": "streaming"}, **more}
 
-    rates = {"perPartition": {"fetch": 1_000_000}}
+    rates = {"perPartition": {"fetch": "1M"}}
     member = {"name": "etl", "user": "etl", "topics": ["orders"], "contract": rates}
     kafka = {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk-1:2181"}}
     policy = manifest("BrokerBandwidthPolicy", "shop", spec={"mode": "Enforce", "kafka": kafka})
-    spec = {"policyRef": {"name": "shop"}, "level": "L3", "members": [member], "throttled": {"perPartition": {"fetch": 100_000}}}
+    spec = {"policyRef": {"name": "shop"}, "level": "L3", "members": [member], "throttledRates": {"perPartition": {"fetch": "100k"}}}
     tier = manifest("BusinessTier", "bulk", spec=spec, **({} if status is None else {"status": status}))
     file = folder / "shop.yaml"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [policy, tier]}))

@@ -1,8 +1,11 @@
 """Which time `tidegate rollup run` is for: whole hours, and with --running no more of the hour under way than is over."""
 
+from collections.abc import Callable
+
 import pytest
 
-from tidegate.commands.rollup_span import span_between, span_words
+from tests.goldens.golden import numbers
+from tidegate.commands.rollup import span_between, span_words
 from tidegate.errors import InvalidResource
 
 HOUR, MINUTE = 3_600_000, 60_000
@@ -28,14 +31,16 @@ def test_only_the_hour_under_way_is_cut_and_only_where_it_is_now(until_ms: int, 
     assert span_between(FROM, until_ms, now_ms=NOW, running=running) == (NINE - 2 * HOUR, end_ms)
 
 
-@pytest.mark.parametrize(("running", "told"), [(False, "--running"), (True, "again later")])
-def test_where_nothing_is_over_it_is_said_what_to_ask_for(running: bool, told: str) -> None:
-    with pytest.raises(InvalidResource, match=told):
+@pytest.mark.parametrize("running", [False, True])
+def test_where_nothing_is_over_it_is_said_what_to_ask_for(running: bool, golden: Callable[[str], None]) -> None:
+    with pytest.raises(InvalidResource) as refused:
         span_between(NINE, NINE + 4 * MINUTE, now_ms=NINE + 4 * MINUTE, running=running)
+    assert ("--running" in refused.value.message) is not running
+    golden(refused.value.message)
 
 
-@pytest.mark.parametrize(
-    ("end_ms", "words"), [(NINE + 2 * HOUR, "2 hours"), (NINE + HOUR + 25 * MINUTE, "1 hours and 25 minutes of the one under way")]
-)
-def test_what_is_published_is_told_to_the_minute(end_ms: int, words: str) -> None:
-    assert span_words(NINE, end_ms) == words
+@pytest.mark.parametrize(("end_ms", "amounts"), [(NINE + 2 * HOUR, {2}), (NINE + HOUR + 25 * MINUTE, {1, 25})])
+def test_what_is_published_is_told_to_the_minute(end_ms: int, amounts: set[float], golden: Callable[[str], None]) -> None:
+    told = span_words(NINE, end_ms)
+    assert numbers(told) == amounts
+    golden(told)

@@ -72,9 +72,11 @@ def test_an_identity_fits_into_an_event() -> None:
 
 
 def test_an_operator_that_cannot_start_says_why_and_fails(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = Unauthorized("Tidegate does not know how to reach Kubernetes. Give --kubeconfig FILE.")
+
     def refuse(_: Settings) -> None:
-        raise Unauthorized("Tidegate does not know how to reach Kubernetes. Give --kubeconfig FILE.")
+        raise error
 
     monkeypatch.setattr(main, "run", refuse)
     answer = world.run("run")
-    assert (answer.code, "Give --kubeconfig FILE" in answer.err) == (1, True)
+    assert (answer.code, error.message in answer.err) == (1, True)

@@ -12,7 +12,7 @@ from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.control.controller import Controller
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
-from tidegate.control.runtime import KINDS, Clock, VitalSigns, World
+from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.events import EventRecorder
@@ -82,7 +82,7 @@ class Stage:
         writer = StatusWriter(self.kubernetes, wall=lambda: self.now)
         recorder = EventRecorder(self.kubernetes, monotonic=lambda: self.now)
         publisher = KubernetesPublisher(writer, recorder, cache=self.cache, telemetry=self.telemetry)
-        self.world = World(
+        self.world = OperatorContext(
             Settings(), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
             VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders),
             self.report_beside,

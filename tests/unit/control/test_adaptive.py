@@ -29,8 +29,8 @@ def passes(stage: Stage, count: int, **sent_mb: float) -> None:
             (ALICE, broker, Direction.INGRESS): ClientRate(stage.now, rate, 800.0 if rate == quota else 0.0)
             for broker, rate in rates.items()
         }
-        cards = {(broker, way): (NicSpan(stage.now, SCRAPE, float(MB)),) for broker in (1, 2) for way in Direction}
-        stage.readings = Readings(stage.now, SCRAPE, cards, clients)
+        nics = {(broker, way): (NicSpan(stage.now, SCRAPE, float(MB)),) for broker in (1, 2) for way in Direction}
+        stage.readings = Readings(stage.now, SCRAPE, nics, clients)
         stage.run()
         stage.now += SCRAPE
 

@@ -2,13 +2,15 @@
 
 import os
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 import structlog.testing
 
-from tidegate.control.audit.sink import AuditDesk, AuditFile, sink_at
+from tidegate.control.audit.sink import AuditFile, AuditQueue, sink_at
 
 
 class Counts(dict[str, int]):
@@ -28,43 +30,64 @@ class Full:
             raise OSError(28, "No space left on device")
         self.text += text
 
+    def close(self) -> None:
+        """Its text stays to be looked at."""
 
-def test_what_is_there_already_stays(tmp_path: Path) -> None:
+
+@pytest.fixture
+def open_file() -> Iterator[Callable[[Path], AuditFile]]:
+    """Opens audit files, and closes them after the test."""
+    with ExitStack() as stack:
+        yield lambda path: stack.enter_context(closing(AuditFile(str(path))))
+
+
+def test_what_is_there_already_stays(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text("before\n")
-    AuditFile(str(path)).append("one\n")
-    AuditFile(str(path)).append("two\n")
+    open_file(path).append("one\n")
+    open_file(path).append("two\n")
     assert path.read_text() == "before\none\ntwo\n"
 
 
-def test_after_a_line_that_was_torn_by_a_crash_a_new_one_begins(tmp_path: Path) -> None:
+def test_after_a_line_that_was_torn_by_a_crash_a_new_one_begins(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text('{"kind":"wri')
-    AuditFile(str(path)).append("one\n")
+    open_file(path).append("one\n")
     assert path.read_text() == '{"kind":"wri\none\n'
 
 
-def test_a_file_that_was_rotated_away_is_opened_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_rotated_away_is_opened_anew(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
-    sink = AuditFile(str(path))
+    sink = open_file(path)
     sink.append("one\n")
     path.rename(tmp_path / "audit.jsonl.1")
     sink.append("two\n")
     assert (path.read_text(), (tmp_path / "audit.jsonl.1").read_text()) == ("two\n", "one\n")
 
 
-def test_a_file_that_was_copied_and_cut_short_begins_anew_without_a_hole(tmp_path: Path) -> None:
+def test_a_file_that_was_copied_and_cut_short_begins_anew_without_a_hole(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
-    sink = AuditFile(str(path))
+    sink = open_file(path)
     sink.append("one\n")
     os.truncate(path, 0)
     sink.append("two\n")
     assert path.read_text() == "two\n"
 
 
-def test_nobody_else_on_the_machine_may_read_the_file(tmp_path: Path) -> None:
+def test_a_named_pipe_is_written_to_as_well(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    sink = open_file(path)
+    sink.append("one\n")
+    sink.append("two\n")
+    assert os.read(reader, 100) == b"one\ntwo\n"
+    os.close(reader)
+
+
+def test_nobody_else_on_the_machine_may_read_the_file(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
-    AuditFile(str(path)).append("one\n")
+    open_file(path).append("one\n")
     assert path.stat().st_mode & 0o007 == 0
 
 
@@ -75,7 +98,7 @@ def test_a_dash_is_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_a_full_disk_costs_lines_is_said_once_and_is_tried_again() -> None:
     disk, counts = Full(), Counts()
-    desk = AuditDesk(disk, "/audit", count=counts, beside=False)
+    desk = AuditQueue(disk, "/audit", count=counts, beside=False)
     with structlog.testing.capture_logs() as said:
         desk.put(lambda: ["one", "two"])
         desk.put(lambda: ["three"])
@@ -89,13 +112,13 @@ def test_a_full_disk_costs_lines_is_said_once_and_is_tried_again() -> None:
 
 def test_a_folder_that_does_not_exist_costs_lines_and_nothing_else(tmp_path: Path) -> None:
     counts = Counts()
-    AuditDesk(AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False).put(lambda: ["one"])
+    AuditQueue(AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False).put(lambda: ["one"])
     assert counts == {"lost": 1}
 
 
 def test_closing_delivers_what_waits(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    desk = AuditDesk(AuditFile(str(path)), str(path), count=Counts())
+    desk = AuditQueue(AuditFile(str(path)), str(path), count=Counts())
     for place in range(100):
         desk.put(partial(list, [f"line {place}"]))
     desk.close()
@@ -111,10 +134,13 @@ class Stuck:
     def append(self, text: str) -> None:
         assert self.gate.wait(30)
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 def test_a_disk_that_stands_still_holds_nobody_up() -> None:
     disk, counts = Stuck(), Counts()
-    desk = AuditDesk(disk, "/audit", count=counts)
+    desk = AuditQueue(disk, "/audit", count=counts)
     for _ in range(200):
         desk.put(lambda: ["one"])
     assert counts["lost"] >= 99

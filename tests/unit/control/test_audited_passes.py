@@ -9,7 +9,7 @@ from controller_logic.model import ClientRate, Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import ETL, Shelf
-from tidegate.control.audit.sink import AuditDesk
+from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
@@ -38,7 +38,7 @@ def audited() -> Audited:
     stage, shelf = Stage(), Shelf()
     stage.policy()
     tier = stage.tier()
-    stage.world = replace(stage.world, audit=AuditTrail(AuditDesk(shelf, "-", count=lambda *_: None, beside=False)))
+    stage.world = replace(stage.world, audit=AuditTrail(AuditQueue(shelf, "-", count=lambda *_: None, beside=False)))
     return Audited(stage, shelf, tier)
 
 
@@ -95,9 +95,9 @@ def over(stage: Stage, rate_mb: float) -> None:
 
 def test_a_cut_and_its_effect_are_told_with_the_same_round(audited: Audited) -> None:
     stage = audited.stage
-    stage.policy("loaded", metrics=METRICS, brokers={"ingressLimit": "50M"})
+    stage.policy("loaded", metrics=METRICS, brokers={"ingress": {"limit": "50M"}})
     member = {"name": "etl", "user": "etl", "topics": ["acc"], "contract": {"perBroker": {"produce": "80M"}}}
-    spec = {"policyRef": {"name": "loaded"}, "level": "L3", "throttled": {"perBroker": {"produce": "1M"}}, "members": [member]}
+    spec = {"policyRef": {"name": "loaded"}, "level": "L3", "throttledRates": {"perBroker": {"produce": "1M"}}, "members": [member]}
     stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "batch", "namespace": "streaming"}, "spec": spec})
     lines: list[dict[str, Any]] = []
     for rate_mb in (5, 75, 75, 75, 75, 75, 75):
@@ -110,12 +110,19 @@ def test_a_cut_and_its_effect_are_told_with_the_same_round(audited: Audited) -> 
     assert [(line["from"], line["to"], line["contract"]) for line in writes] == [(80_000_000, cut["actions"][0]["to"], 80_000_000)]
     assert (effect["round"], effect["brokers"][0]["nicBefore"]) == (cut["id"], 75_000_000)
     sample = stage.telemetry.registry.get_sample_value
-    labels = {"policy": "streaming/loaded", "direction": "ingress", "level": "L3", "kind": "cut", "limited_by": "target"}
+    labels = {
+        "policy_namespace": "streaming",
+        "policy": "loaded",
+        "direction": "ingress",
+        "level": "L3",
+        "kind": "cut",
+        "limited_by": "target",
+    }
     assert sample("tidegate_throttle_decisions_total", labels) == 1
 
 
 def test_the_ages_of_inputs_are_metrics(audited: Audited) -> None:
     audited.run()
     sample = audited.stage.telemetry.registry.get_sample_value
-    labels = {"policy": "streaming/orders", "input": "QuotaStore"}
+    labels = {"policy_namespace": "streaming", "policy": "orders", "input": "QuotaStore"}
     assert sample("tidegate_input_timestamp_seconds", labels) == audited.stage.now

@@ -9,7 +9,7 @@ import pytest
 
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
-from tidegate.control.connections import SECRET_AGE_SECONDS, Connection, SecretData
+from tidegate.control.connections import SECRET_AGE_SECONDS, Connection, Secrets
 from tidegate.control.observe import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
@@ -21,8 +21,7 @@ AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 class Opened:
     """One connection that was opened, as store and topology in one; `brokers_changed` does what a watch does."""
 
-    zookeeper_secret: SecretData
-    client_secret: SecretData
+    secrets: Secrets
     folder: Path
     watch_error: TidegateError | None
     closed: int = 0
@@ -52,9 +51,9 @@ class House:
             "streaming", kubernetes=self.kubernetes, opener=self._open, wake=self._wake, monotonic=lambda: self.now
         )
 
-    def _open(self, spec: KafkaSpec, *, zookeeper_secret: SecretData, client_secret: SecretData, folder: Path) -> KafkaCluster:
+    def _open(self, spec: KafkaSpec, *, secrets: Secrets, folder: Path) -> KafkaCluster:
         (folder / "ca.crt").write_text("certificate")
-        self.opened.append(Opened(zookeeper_secret, client_secret, folder, self.watch_error))
+        self.opened.append(Opened(secrets, folder, self.watch_error))
         return KafkaCluster("zk:2181", self.opened[-1], self.opened[-1])  # type: ignore[arg-type]
 
     def _wake(self) -> None:
@@ -64,12 +63,13 @@ class House:
 @pytest.fixture
 def house() -> House:
     house = House()
-    house.kubernetes.put_secret("streaming", "zookeeper", {"username": b"tidegate", "password": b"old"})
+    house.kubernetes.put_secret("streaming", "zookeeper", {"password": b"old"})
     return house
 
 
 def spec(connect: str = "zk:2181", **fields: Any) -> KafkaSpec:
-    zookeeper = {"connect": connect, "credentialsSecretRef": {"name": "zookeeper"}}
+    login = {"type": "digest", "username": "tidegate", "passwordSecret": {"secretName": "zookeeper", "password": "password"}}
+    zookeeper = {"connect": connect, "authentication": login}
     return KafkaSpec.model_validate({"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": zookeeper, **fields})
 
 
@@ -89,7 +89,7 @@ def test_a_changed_spec_closes_the_old_connection_before_it_opens_the_next(house
 @pytest.mark.parametrize(("age_seconds", "opened"), [(SECRET_AGE_SECONDS - 1, 1), (SECRET_AGE_SECONDS + 1, 2)])
 def test_a_changed_secret_is_noticed_after_a_minute(house: House, age_seconds: float, opened: int) -> None:
     house.connection.cluster(spec())
-    house.kubernetes.put_secret("streaming", "zookeeper", {"username": b"tidegate", "password": b"new"})
+    house.kubernetes.put_secret("streaming", "zookeeper", {"password": b"new"})
     house.now += age_seconds
     house.connection.cluster(spec())
     assert len(house.opened) == opened
@@ -102,16 +102,20 @@ def test_a_secret_that_did_not_change_keeps_the_connection_however_old_it_is(hou
     assert len(house.opened) == 1
 
 
-def test_each_side_gets_its_own_secret(house: House) -> None:
-    house.kubernetes.put_secret("streaming", "clients", {"username": b"kafka-user", "password": b"x"})
-    house.connection.cluster(spec(clientSecretRef={"name": "clients"}))
-    assert house.opened[0].zookeeper_secret["username"] == b"tidegate"
-    assert house.opened[0].client_secret["username"] == b"kafka-user"
+def brokers_login(secret: str) -> dict[str, Any]:
+    return {"type": "plain", "username": "orders", "passwordSecret": {"secretName": secret, "password": "password"}}
+
+
+def test_every_secret_that_either_side_names_is_read(house: House) -> None:
+    house.kubernetes.put_secret("streaming", "clients", {"password": b"x"})
+    house.kubernetes.put_secret("streaming", "unrelated", {"password": b"y"})
+    house.connection.cluster(spec(authentication=brokers_login("clients")))
+    assert house.opened[0].secrets == Secrets("streaming", {"zookeeper": {"password": b"old"}, "clients": {"password": b"x"}})
 
 
 def test_a_missing_secret_opens_nothing_and_is_named(house: House) -> None:
     with pytest.raises(NotFound, match="streaming/nowhere") as missing:
-        house.connection.cluster(spec(clientSecretRef={"name": "nowhere"}))
+        house.connection.cluster(spec(authentication=brokers_login("nowhere")))
     assert (missing.value.reason, house.opened) == (Reason.SECRET_UNREADABLE, [])
 
 

@@ -9,6 +9,7 @@ from controller_logic.reasons import Reason
 from tests.unit.control.stage import ALICE, Stage
 from tidegate.control.controller import RESTORE_FINALIZER
 from tidegate.errors import NotFound, Unreachable
+from tidegate.kube.api import ObjectRef
 
 
 def test_a_contract_stands_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
@@ -96,7 +97,7 @@ def test_a_tier_that_does_not_read_is_held_and_never_taken_for_absent(stage: Sta
 
 
 def test_a_deleted_tier_is_given_back_exactly(stage: Stage) -> None:
-    stage.policy(removal={"maxPercentPerPass": 100})
+    stage.policy(removal={"maxPercent": 100})
     stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "70000000"})
     tier = stage.tier(rate="90M")
     stage.run()
@@ -137,6 +138,28 @@ def test_paused_freezes_everything_and_says_so(stage: Stage, value: str) -> None
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
 
 
+def test_suspend_pauses_like_the_annotation_and_ready_says_which_of_them_it_is(stage: Stage) -> None:
+    policy = stage.policy(suspend=True)
+    stage.tier()
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
+    assert ready_message(stage, policy) == "Paused by spec.suspend; every quota stays as it is until that ends"
+    stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
+    stage.run()
+    assert ready_message(stage, policy).startswith("Paused by spec.suspend and the annotation tidegate.io/paused;")
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(suspend=False))
+    stage.run()
+    assert ready_message(stage, policy).startswith("Paused by the annotation tidegate.io/paused;")
+    stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={}))
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == ("10000000", ("True", "InSync"))
+
+
+def ready_message(stage: Stage, policy: ObjectRef) -> str:
+    conditions = stage.kubernetes.get(policy)["status"]["conditions"]
+    return str(next(entry["message"] for entry in conditions if entry["type"] == "Ready"))
+
+
 def test_a_plain_no_does_not_pause(stage: Stage) -> None:
     policy = stage.policy(annotations={"tidegate.io/paused": "False"})
     stage.tier()
@@ -152,9 +175,9 @@ def test_without_its_lease_a_replica_writes_no_quota(stage: Stage) -> None:
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "NotLeader"))
 
 
-@pytest.mark.parametrize(("deletion", "left"), [("Restore", None), ("Keep", "10000000")])
-def test_a_deleted_policy_goes_and_leaves_what_its_deletion_says(stage: Stage, deletion: str, left: str | None) -> None:
-    policy = stage.policy(deletion=deletion)
+@pytest.mark.parametrize(("deletion_policy", "left"), [("Restore", None), ("Retain", "10000000")])
+def test_a_deleted_policy_goes_and_leaves_what_its_deletion_policy_says(stage: Stage, deletion_policy: str, left: str | None) -> None:
+    policy = stage.policy(deletionPolicy=deletion_policy)
     stage.tier()
     stage.run()
     assert RESTORE_FINALIZER in stage.kubernetes.get(policy)["metadata"]["finalizers"]

@@ -1,73 +1,118 @@
-"""What the keys of a Secret become, and what is refused with a sentence that names the key."""
+"""What `tls` and `authentication` become with their Secrets, and what is refused with a sentence that names the Secret and its key."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller_logic.reasons import Reason
-from tidegate.control.connections import brokers_connection, zookeeper_connection
-from tidegate.errors import NeedsMending
-from tidegate.kafka.settings import SaslLogin, SaslMechanism
+from tests.doubles.kubernetes import InMemoryKubernetes
+from tidegate.control.connections import Secrets, brokers_connection, read_secrets, zookeeper_connection
+from tidegate.errors import NotFound, UserActionRequired
+from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
 from tidegate.resources.policy import KafkaCluster
 
-LOGIN = {"username": b"tidegate", "password": b"tide\xc3\xa4\n"}
+# as Strimzi makes them for a KafkaUser with a password, one with a certificate, and a cluster's authority
+PASSWORD_USER = {"password": b"tide\xc3\xa4\n", "sasl.jaas.config": b"org.apache.kafka...;"}
+TLS_USER = {"ca.crt": b"of clients", "user.crt": b"certificate", "user.key": b"key", "user.p12": b"\x00", "user.password": b"x"}
+CLUSTER_CA = {"ca.crt": b"authority", "ca.p12": b"\x00", "ca.password": b"x"}
+SECRETS = Secrets("streaming", {"orders": PASSWORD_USER, "orders-tls": TLS_USER, "kafka-cluster-ca-cert": CLUSTER_CA})
+
+BY_PASSWORD = {"username": "orders", "passwordSecret": {"secretName": "orders", "password": "password"}}
+CERTIFICATE = {"secretName": "orders-tls", "certificate": "user.crt", "key": "user.key"}
+TRUSTED = {"trustedCertificates": ({"secretName": "kafka-cluster-ca-cert", "certificate": "ca.crt"},)}
 
 
-def spec(**fields: Any) -> KafkaCluster:
+def spec(zookeeper: dict[str, Any] | None = None, **fields: Any) -> KafkaCluster:
     document = {
         "bootstrapServers": "kafka-1:9092,kafka-2:9092",
         "quotaStore": "ZooKeeper",
-        "zookeeper": {"connect": "zk-1:2181,zk-2:2181/kafka"},
+        "zookeeper": {"connect": "zk-1:2181,zk-2:2181/kafka", **(zookeeper or {})},
     }
     return KafkaCluster.model_validate({**document, **fields})
 
 
-def test_without_secrets_nobody_logs_in_and_nothing_is_encrypted(tmp_path: Path) -> None:
-    zookeeper, brokers = zookeeper_connection(spec(), {}, tmp_path), brokers_connection(spec(), {}, tmp_path)
+def by(kind: str, **changes: Any) -> dict[str, Any]:
+    return {"type": kind, **BY_PASSWORD, **changes}
+
+
+def content(path: str | None) -> bytes:
+    return Path(str(path)).read_bytes()
+
+
+def test_without_both_nobody_logs_in_and_nothing_is_encrypted(tmp_path: Path) -> None:
+    zookeeper, brokers = zookeeper_connection(spec(), Secrets(), tmp_path), brokers_connection(spec(), Secrets(), tmp_path)
     assert (zookeeper.connect, zookeeper.sasl, zookeeper.tls) == ("zk-1:2181,zk-2:2181/kafka", None, None)
     assert (brokers.bootstrap_servers, brokers.sasl, brokers.tls) == (("kafka-1:9092", "kafka-2:9092"), None, None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_zookeeper_logs_in_by_digest_whose_password_may_end_in_the_newline_of_an_editor(tmp_path: Path) -> None:
-    assert zookeeper_connection(spec(), LOGIN, tmp_path).sasl == SaslLogin(SaslMechanism.DIGEST_MD5, "tidegate", "tideä")
+    login = zookeeper_connection(spec({"authentication": by("digest")}), SECRETS, tmp_path).sasl
+    assert login == SaslLogin(SaslMechanism.DIGEST_MD5, "orders", "tideä")
 
 
-@pytest.mark.parametrize(
-    ("named", "mechanism"),
-    [(None, "SCRAM-SHA-512"), (b"SCRAM-SHA-512", "SCRAM-SHA-512"), (b"SCRAM-SHA-256", "SCRAM-SHA-256"), (b"PLAIN\n", "PLAIN")],
-)
-def test_brokers_are_logged_in_to_by_the_mechanism_that_the_secret_names(tmp_path: Path, named: bytes | None, mechanism: str) -> None:
-    secret = LOGIN if named is None else {**LOGIN, "sasl.mechanism": named}
-    login = brokers_connection(spec(), secret, tmp_path).sasl
+@pytest.mark.parametrize("kind", ["scram-sha-512", "scram-sha-256", "plain"])
+def test_brokers_are_logged_in_to_by_the_mechanism_of_the_type(tmp_path: Path, kind: str) -> None:
+    login = brokers_connection(spec(authentication=by(kind)), SECRETS, tmp_path).sasl
     assert login is not None
-    assert (login.mechanism.value, login.username) == (mechanism, "tidegate")
+    assert (login.mechanism.value, login.username, login.password) == (kind.upper(), "orders", "tideä")
+
+
+def test_the_secrets_of_a_strimzi_user_with_a_certificate_fit_unchanged(tmp_path: Path) -> None:
+    declared = spec(tls=TRUSTED, authentication={"type": "tls", "certificateAndKey": CERTIFICATE})
+    connection = brokers_connection(declared, SECRETS, tmp_path)
+    assert connection.sasl is None
+    assert connection.tls is not None
+    assert content(connection.tls.ca_file) == b"authority"
+    assert content(connection.tls.certificate_file) == b"certificate"
+    assert content(connection.tls.key_file) == b"key"
+
+
+def test_tls_alone_trusts_the_machines_own_authorities(tmp_path: Path) -> None:
+    assert brokers_connection(spec(tls={}), Secrets(), tmp_path).tls == TlsFiles()
+
+
+def test_a_pattern_and_several_secrets_are_trusted_together(tmp_path: Path) -> None:
+    secrets = Secrets("streaming", {"old": {"ca.crt": b"one"}, "new": {"b.crt": b"three", "a.crt": b"two", "ca.p12": b"\x00"}})
+    trusted = ({"secretName": "old", "certificate": "ca.crt"}, {"secretName": "new", "pattern": "*.crt"})
+    files = brokers_connection(spec(tls={"trustedCertificates": trusted}), secrets, tmp_path).tls
+    assert files is not None
+    assert content(files.ca_file).split() == [b"one", b"two", b"three"]
 
 
 @pytest.mark.parametrize(
-    ("secret", "key"),
+    ("secrets", "what"),
     [
-        ({"username": b"tidegate"}, "password"),
-        ({"password": b"tide"}, "username"),
-        ({"username": b"", "password": b"tide"}, "username"),
-        ({"username": b"\xff", "password": b"tide"}, "username"),
-        ({**LOGIN, "sasl.mechanism": b"GSSAPI"}, "sasl.mechanism"),
-        ({**LOGIN, "sasl.mechanism": b"DIGEST-MD5"}, "sasl.mechanism"),
-        ({"tls.crt": b"certificate"}, "tls.key"),
-        ({"tls.key": b"key"}, "tls.crt"),
+        ({"orders": {"user": b"x"}}, "Secret streaming/orders has no key password"),
+        ({"orders": {"password": b""}}, "Secret streaming/orders has nothing in its key password"),
+        ({"orders": {"password": b"\n"}}, "Secret streaming/orders has nothing in its key password"),
+        ({"orders": {"password": b"\xff"}}, "Secret streaming/orders must have UTF-8 text in its key password"),
+        ({"kafka-cluster-ca-cert": {}}, "Secret streaming/kafka-cluster-ca-cert has no key ca.crt"),
+        ({"orders-tls": {"user.crt": b"certificate"}}, "Secret streaming/orders-tls has no key user.key"),
+        ({"orders-tls": {"user.key": b"key"}}, "Secret streaming/orders-tls has no key user.crt"),
     ],
 )
-def test_a_secret_that_does_not_fit_is_refused_by_the_name_of_its_key(tmp_path: Path, secret: dict[str, bytes], key: str) -> None:
-    with pytest.raises(NeedsMending, match=key) as refused:
-        brokers_connection(spec(), secret, tmp_path)
+def test_a_secret_that_does_not_fit_is_refused_by_its_name_and_key(
+    tmp_path: Path, secrets: dict[str, Any], what: str, golden: Callable[[str], None]
+) -> None:
+    declared = spec(tls=TRUSTED, authentication=by("scram-sha-512", certificateAndKey=CERTIFICATE))
+    with pytest.raises(UserActionRequired, match=what) as refused:
+        brokers_connection(declared, Secrets("streaming", {**SECRETS.data, **secrets}), tmp_path)
     assert refused.value.reason is Reason.SECRET_UNREADABLE
-    assert "stays as it is" in refused.value.message
+    golden(refused.value.message)
+
+
+def test_a_pattern_that_nothing_matches_is_refused(tmp_path: Path) -> None:
+    trusted = {"trustedCertificates": ({"secretName": "orders", "pattern": "*.crt"},)}
+    with pytest.raises(UserActionRequired, match=r"Secret streaming/orders has no key that matches \*\.crt"):
+        brokers_connection(spec(tls=trusted), SECRETS, tmp_path)
 
 
 def test_certificates_are_files_that_nobody_else_can_read(tmp_path: Path) -> None:
-    secret = {"ca.crt": b"authority", "tls.crt": b"certificate", "tls.key": b"key"}
-    files = zookeeper_connection(spec(), secret, tmp_path).tls
+    declared = spec({"tls": TRUSTED, "authentication": {"type": "tls", "certificateAndKey": CERTIFICATE}})
+    files = zookeeper_connection(declared, SECRETS, tmp_path).tls
     assert files is not None
     paths = [Path(str(path)) for path in (files.ca_file, files.certificate_file, files.key_file)]
     assert [path.read_bytes() for path in paths] == [b"authority", b"certificate", b"key"]
@@ -76,17 +121,35 @@ def test_certificates_are_files_that_nobody_else_can_read(tmp_path: Path) -> Non
 
 
 def test_zookeeper_and_brokers_keep_their_certificates_apart(tmp_path: Path) -> None:
-    zookeeper = zookeeper_connection(spec(), {"ca.crt": b"of zookeeper"}, tmp_path).tls
-    brokers = brokers_connection(spec(), {"ca.crt": b"of the brokers"}, tmp_path).tls
+    secrets = Secrets("streaming", {"zookeeper": {"ca.crt": b"of zookeeper"}, "kafka": {"ca.crt": b"of the brokers"}})
+    of_zookeeper, of_brokers = (
+        {"trustedCertificates": ({"secretName": name, "certificate": "ca.crt"},)} for name in ("zookeeper", "kafka")
+    )
+    declared = spec({"tls": of_zookeeper}, tls=of_brokers)
+    zookeeper, brokers = zookeeper_connection(declared, secrets, tmp_path).tls, brokers_connection(declared, secrets, tmp_path).tls
     assert zookeeper is not None
     assert brokers is not None
-    assert Path(str(zookeeper.ca_file)).read_bytes() == b"of zookeeper"
-    assert Path(str(brokers.ca_file)).read_bytes() == b"of the brokers"
+    assert (content(zookeeper.ca_file), content(brokers.ca_file)) == (b"of zookeeper", b"of the brokers")
+
+
+def test_every_secret_that_a_connection_needs_is_named() -> None:
+    declared = spec({"authentication": by("digest")}, tls=TRUSTED, authentication={"type": "tls", "certificateAndKey": CERTIFICATE})
+    assert declared.secret_names == SECRETS.data.keys()
+    assert spec().secret_names == frozenset()
+
+
+def test_a_secret_that_has_vanished_is_taken_from_what_is_known() -> None:
+    kubernetes = InMemoryKubernetes()
+    with pytest.raises(NotFound, match="streaming/orders"):
+        read_secrets(kubernetes, "streaming", ["orders"])
+    assert read_secrets(kubernetes, "streaming", ["orders"], known=SECRETS).data == {"orders": PASSWORD_USER}
 
 
 def test_no_password_is_ever_shown(tmp_path: Path) -> None:
-    secret = {"username": b"tidegate", "password": b"swordfish"}
-    assert "swordfish" not in repr((zookeeper_connection(spec(), secret, tmp_path), brokers_connection(spec(), secret, tmp_path)))
-    with pytest.raises(NeedsMending) as refused:
-        brokers_connection(spec(), {**secret, "sasl.mechanism": b"GSSAPI"}, tmp_path)
+    secrets = Secrets("streaming", {"orders": {"password": b"swordfish"}})
+    declared = spec({"authentication": by("digest")}, authentication=by("plain"))
+    shown = secrets, zookeeper_connection(declared, secrets, tmp_path), brokers_connection(declared, secrets, tmp_path)
+    assert "swordfish" not in repr(shown)
+    with pytest.raises(UserActionRequired) as refused:
+        brokers_connection(spec(authentication=by("plain")), Secrets("streaming", {"orders": {"password": b"swordfish\xff"}}), tmp_path)
     assert "swordfish" not in str(refused.value)

@@ -8,12 +8,12 @@ import pytest
 from lab.process import wait_until
 from tests.unit.control.stage import Stage
 from tidegate.control import controller as controller_module
-from tidegate.control.controller import first_word
+from tidegate.control.controller import report_pending_if_slow
 
 
 def test_what_is_over_in_time_is_never_spoken_of() -> None:
     said: list[str] = []
-    with first_word(lambda: said.append("seen"), 60.0):
+    with report_pending_if_slow(lambda: said.append("seen"), 60.0):
         pass
     assert said == []
 
@@ -27,7 +27,7 @@ def test_a_word_that_was_begun_is_finished_before_the_next() -> None:
         go_on.wait(10.0)
         said.append("seen")
 
-    with first_word(say, 0.0):
+    with report_pending_if_slow(say, 0.0):
         assert begun.wait(10.0)
         threading.Timer(0.05, go_on.set).start()
     said.append("done")
@@ -36,7 +36,7 @@ def test_a_word_that_was_begun_is_finished_before_the_next() -> None:
 
 def test_once_it_is_not_needed_any_more_it_is_not_said_however_long_the_rest_takes() -> None:
     said: list[str] = []
-    with first_word(lambda: said.append("seen"), 60.0) as unneeded:
+    with report_pending_if_slow(lambda: said.append("seen"), 60.0) as unneeded:
         unneeded()
         assert not waiting_to_speak()
     assert said == []

@@ -25,13 +25,13 @@ LATER_PASSES = 2
 class Estate:
     """What outlives processes: a Kafka tree, a Kubernetes, and a policy in force with the tiers gold (alice) and silver (carol)."""
 
-    def __init__(self, deletion: str = "Restore") -> None:
+    def __init__(self, deletion_policy: str = "Restore") -> None:
         self.kubernetes = InMemoryKubernetes()
         self.memory = MemoryQuotaStore(topics=["acc"])
         self.memory.put_raw(ALICE, json.dumps(BEFORE).encode())
         self.stage = Stage(self.kubernetes, self.memory)
         self.process(Fate())
-        self.policy = self.stage.policy(removal={"maxPercentPerPass": 100}, deletion=deletion)
+        self.policy = self.stage.policy(removal={"maxPercent": 100}, deletionPolicy=deletion_policy)
         self.gold = self.stage.tier("gold", user="alice", rate="10M")
         self.silver = self.stage.tier("silver", user="carol", rate="2M")
         self.refs: list[ObjectRef] = [self.policy, self.gold, self.silver]
@@ -107,7 +107,7 @@ SCENARIOS: dict[str, Scenario] = {
     "tiers": ("Restore", _one_tier_goes_and_one_comes),
     "leaders": ("Restore", _leaders_move),
     "restore": ("Restore", _the_policy_goes),
-    "keep": ("Keep", _the_policy_goes),
+    "retain": ("Retain", _the_policy_goes),
 }
 
 

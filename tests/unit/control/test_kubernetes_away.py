@@ -41,10 +41,11 @@ def test_without_the_finalizer_that_gives_back_nothing_is_written(stage: Stage) 
 
 
 def test_a_secret_that_cannot_be_read_for_now_is_not_called_missing(stage: Stage) -> None:
-    zookeeper = {"connect": "zk:2181", "credentialsSecretRef": {"name": "login"}}
+    login = {"type": "digest", "username": "tidegate", "passwordSecret": {"secretName": "login", "password": "password"}}
+    zookeeper = {"connect": "zk:2181", "authentication": login}
     policy = stage.policy(kafka={"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": zookeeper})
     stage.tier()
-    stage.kubernetes.put_secret("streaming", "login", {"username": b"tidegate", "password": b"tide"})
+    stage.kubernetes.put_secret("streaming", "login", {"password": b"tide"})
     outage = Outage(stage, "read_secret")
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "KubernetesUnreachable"))

@@ -10,7 +10,7 @@ from tidegate.kube.api import ObjectRef
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 CEILING = str(NEVER_BINDS)
 PROMETHEUS = {"prometheus": {"url": "http://prometheus:9090"}}
-METERED: dict[str, Any] = {**PROMETHEUS, "enableMetering": True}
+METERED: dict[str, Any] = {"metering": "Enabled"}
 APP = Entity(client_id="app")
 
 
@@ -18,13 +18,13 @@ def default_user(stage: Stage) -> dict[QuotaKey, str]:
     return dict(stage.store.read([DEFAULT_USER])[DEFAULT_USER].values)
 
 
-def idle_cards(stage: Stage) -> None:
-    cards = {(broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction}
-    stage.readings = Readings(stage.now, 15.0, cards)
+def idle_nics(stage: Stage) -> None:
+    nics = {(broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction}
+    stage.readings = Readings(stage.now, 15.0, nics)
 
 
 def test_brokers_are_made_to_meter_every_user_and_the_ledger_knows(stage: Stage) -> None:
-    policy = stage.policy(metrics=METERED)
+    policy = stage.policy(defaults=METERED)
     stage.tier()
     stage.run()
     assert default_user(stage) == {FETCH: CEILING, PRODUCE: CEILING}
@@ -33,23 +33,23 @@ def test_brokers_are_made_to_meter_every_user_and_the_ledger_knows(stage: Stage)
 
 
 def test_a_policy_that_does_not_ask_writes_none(stage: Stage) -> None:
-    stage.policy(metrics=PROMETHEUS), stage.tier()
+    stage.policy(metrics=PROMETHEUS, defaults={"metering": "Disabled"}), stage.tier()
     stage.run()
     assert default_user(stage) == {}
 
 
 def test_it_goes_when_nobody_asks_for_it_any_more(stage: Stage) -> None:
-    policy = stage.policy(metrics=METERED)
+    policy = stage.policy(defaults=METERED)
     stage.tier()
     stage.run()
-    stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(metrics=PROMETHEUS))
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].pop("defaults"))
     stage.run()
     assert default_user(stage) == {}
     assert DEFAULT_USER not in stage.store.ledger_entities()
 
 
 def test_it_goes_with_the_policy(stage: Stage) -> None:
-    policy = stage.policy(metrics=METERED)
+    policy = stage.policy(defaults=METERED)
     stage.tier()
     stage.run()
     stage.kubernetes.delete(policy)
@@ -59,14 +59,14 @@ def test_it_goes_with_the_policy(stage: Stage) -> None:
 
 
 def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_say_so(stage: Stage) -> None:
-    policy = stage.policy(metrics=METERED)
+    policy = stage.policy(metrics=PROMETHEUS, defaults=METERED)
     stage.tier()
     stage.store.put(APP, {PRODUCE: "1048576"})
-    idle_cards(stage)
+    idle_nics(stage)
     for _ in range(3):
         stage.run()
         stage.now += 15
-        idle_cards(stage)
+        idle_nics(stage)
     assert default_user(stage) == {}
     assert stage.condition(policy, "MetricsFresh") == ("True", "MeteringWithheld")
     assert "hide" in message(stage, policy)
@@ -74,7 +74,7 @@ def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_say_s
 
 
 def test_one_that_comes_later_takes_the_metering_away(stage: Stage) -> None:
-    stage.policy(metrics=METERED), stage.tier()
+    stage.policy(defaults=METERED), stage.tier()
     stage.run()
     stage.store.put(APP, {PRODUCE: "1048576"})
     stage.run()
@@ -82,9 +82,11 @@ def test_one_that_comes_later_takes_the_metering_away(stage: Stage) -> None:
 
 
 def test_a_limit_of_somebody_else_for_the_default_user_stays(stage: Stage) -> None:
-    stage.policy(metrics=METERED), stage.tier()
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
     stage.store.put(DEFAULT_USER, {FETCH: "50000000"})
     stage.run()
+    assert "defaults.metering" in message(stage, policy)
     assert default_user(stage) == {FETCH: "50000000"}
     assert DEFAULT_USER not in stage.store.ledger_entities()
 

@@ -14,9 +14,9 @@ from controller_logic.reasons import Reason
 from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
-from tidegate.control.metrics_watch import Around, MetricsWatch
+from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.errors import Unreachable
-from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset
+from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset, TlsTexts
 from tidegate.resources.policy import MetricsSource
 
 URL = "http://prometheus:9090"
@@ -36,7 +36,7 @@ class World:
         self.gate.set()
         self.alive: set[str] = set()
         self.now = 1000.0
-        around = Around(
+        around = Dependencies(
             self.kubernetes,
             wake=self._wake,
             beat=lambda: self.alive.add("metrics"),
@@ -83,8 +83,17 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def spec(interval_seconds: int = 300, **more: Any) -> MetricsSource:
-    prometheus = {"url": URL, **{key: more.pop(key) for key in ("credentialsSecretRef", "caSecretRef") if key in more}}
+    prometheus = {"url": URL, **{key: more.pop(key) for key in ("url", "tls", "authentication") if key in more}}
     return MetricsSource.model_validate({"prometheus": prometheus, "scrapeIntervalSeconds": interval_seconds, **more})
+
+
+def bearer(secret: str) -> dict[str, Any]:
+    return {"type": "bearer", "tokenSecret": {"secretName": secret, "token": "token"}}
+
+
+def restless(**more: Any) -> MetricsSource:
+    """Settings that no admission would accept: a reading that failed is followed by the next at once."""
+    return spec(**more).model_copy(update={"scrape_interval_seconds": 0})
 
 
 def test_nobody_waits_for_the_first_reading(world: World) -> None:
@@ -101,13 +110,12 @@ def test_nothing_is_asked_before_any_broker_is_known_or_without_metrics(world: W
     assert (world.opened, world.alive) == ([], set())
 
 
-def test_the_brokers_of_the_last_pass_are_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MetricsSource, "scrape_interval_seconds_or_default", 0)
-    world.watch.latest(spec(), {1, 2})
+def test_the_brokers_of_the_last_pass_are_asked_for(world: World) -> None:
+    world.watch.latest(restless(), {1, 2})
     wait_until(lambda: world.asked, "a reading", timeout_seconds=10, poll_seconds=0.005)
-    world.watch.latest(spec(), {1, 2, 3})
+    world.watch.latest(restless(), {1, 2, 3})
     wait_until(lambda: world.asked[-1] == {1, 2, 3}, "the new broker", timeout_seconds=10, poll_seconds=0.005)
-    world.watch.latest(spec(), None)
+    world.watch.latest(restless(), None)
     assert world.asked[0] == {1, 2}
 
 
@@ -149,50 +157,57 @@ def test_a_thread_that_rests_between_readings_far_apart_is_alive(world: World, m
     ("error", "reason"),
     [(Unreachable(Reason.PROMETHEUS_UNREACHABLE, "away"), "PrometheusUnreachable"), (ZeroDivisionError("by zero"), "InternalError")],
 )
-def test_whatever_a_reader_raises_is_a_problem_of_that_reading_only(
-    world: World, error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(MetricsSource, "scrape_interval_seconds_or_default", 0)
+def test_whatever_a_reader_raises_is_a_problem_of_that_reading_only(world: World, error: Exception, reason: str) -> None:
     world.error = error
-    (problem,) = world.reading(spec()).problems
+    (problem,) = world.reading(restless()).problems
     assert problem.reason.value == reason
     world.error = None
     wait_until(
-        lambda: not (world.watch.latest(spec(), {1}) or Readings(0, 0, problems=(problem,))).problems, "a whole one", timeout_seconds=10
+        lambda: not (world.watch.latest(restless(), {1}) or Readings(0, 0, problems=(problem,))).problems, "a whole one", timeout_seconds=10
     )
 
 
 def test_a_secret_that_lacks_its_key_is_named_and_nothing_is_asked(world: World) -> None:
-    world.kubernetes.put_secret("streaming", "login", {"username": b"tide"})
-    (problem,) = world.reading(spec(credentialsSecretRef={"name": "login"})).problems
+    world.kubernetes.put_secret("streaming", "login", {"password": b"tide"})
+    (problem,) = world.reading(spec(authentication=bearer("login"))).problems
     assert problem.reason is Reason.SECRET_UNREADABLE
-    assert "token" in problem.message
+    assert "Secret streaming/login has no key token" in problem.message
     assert world.asked == []
 
 
-def test_a_changed_secret_is_taken_up_within_a_minute(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MetricsSource, "scrape_interval_seconds_or_default", 0)
-    declared = spec(credentialsSecretRef={"name": "login"})
+def test_a_changed_secret_is_taken_up_within_a_minute(world: World) -> None:
+    declared = restless(authentication=bearer("login"))
     world.kubernetes.put_secret("streaming", "login", {"token": b"first\n"})
     world.reading(declared)
-    world.kubernetes.put_secret("streaming", "login", {"username": b"tide", "password": b"gate"})
+    world.kubernetes.put_secret("streaming", "login", {"token": b"second"})
     world.now += 61
     wait_until(lambda: len(world.opened) == 2, "the new login", timeout_seconds=10, poll_seconds=0.005)
-    assert [settings.server.login for settings in world.opened] == [BearerLogin("first"), BasicLogin("tide", "gate")]
+    assert [settings.server.login for settings in world.opened] == [BearerLogin("first"), BearerLogin("second")]
 
 
 def test_what_is_declared_reaches_the_reader(world: World) -> None:
     world.kubernetes.put_secret("streaming", "authority", {"ca.crt": b"-----BEGIN"})
+    world.kubernetes.put_secret("streaming", "login", {"password": b"gate\n", "user.crt": b"certificate", "user.key": b"key"})
+    trusted = {"trustedCertificates": ({"secretName": "authority", "pattern": "*.crt"},)}
+    login = {
+        "type": "basic",
+        "username": "tide",
+        "passwordSecret": {"secretName": "login", "password": "password"},
+        "certificateAndKey": {"secretName": "login", "certificate": "user.crt", "key": "user.key"},
+    }
+    server = {"url": "https://prometheus:9090", "tls": trusted, "authentication": login}
     instances = ({"instance": "10.0.0.1:9100", "id": 1},)
-    world.reading(spec(30, caSecretRef={"name": "authority"}, queries={"egress": "sent"}, brokerIds={"instances": instances}))
+    declared = {"queries": {"egress": "sent"}, "brokerIdentity": {"instances": instances}, "matchers": {"cluster": "a"}}
+    world.reading(spec(30, **server, **declared))
     (settings,) = world.opened
-    assert (settings.server.url, settings.queries.egress, settings.queries.ingress) == (URL, "sent", None)
-    assert settings.brokers == BrokerInstances({"10.0.0.1:9100": 1})
+    assert (settings.server.url, settings.queries.egress, settings.queries.ingress) == ("https://prometheus:9090", "sent", None)
+    assert (settings.brokers, settings.matchers) == (BrokerInstances({"10.0.0.1:9100": 1}), {"cluster": "a"})
     assert (settings.scrape_interval_seconds, settings.stale_after_seconds) == (30, 90)
-    assert settings.server.ca_file is not None
+    assert settings.server.login == BasicLogin("tide", "gate")
+    assert settings.server.tls == TlsTexts(b"-----BEGIN", b"certificate", b"key")
 
 
 def test_brokers_are_told_by_a_label_or_by_what_goes_with_the_preset(world: World) -> None:
-    world.reading(spec(brokerIds={"label": "kafka_broker"}))
+    world.reading(spec(brokerIdentity={"label": "kafka_broker"}))
     world.reading(spec(), 2)
     assert [settings.brokers for settings in world.opened] == [BrokerLabel("kafka_broker"), None]

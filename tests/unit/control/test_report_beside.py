@@ -110,10 +110,10 @@ def test_a_report_that_hangs_is_seen_by_the_probe(stage: Stage) -> None:
     stage.run()
     assert slow.entered.wait(10.0)
     stage.now += 600
-    assert "reports of streaming/orders for 600 s" in (stage.world.vital_signs.complaint() or "")
+    assert stage.world.vital_signs.silent_seconds()["reports of streaming/orders"] == 600
     slow.open()
     finish(stage)
-    assert stage.world.vital_signs.complaint() is None
+    assert stage.world.vital_signs.failure_text() is None
 
 
 def test_a_deleted_policy_goes_after_its_last_report(stage: Stage) -> None:

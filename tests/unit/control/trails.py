@@ -10,10 +10,10 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from controller_logic.throttle.input import RateKey
 from tests.unit.controller_logic.gates import actor, estate, want
-from tidegate.control.audit.sink import AuditDesk
+from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.reconcile import Applied
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 ETL = Entity("etl")
@@ -29,6 +29,9 @@ class Shelf:
     def append(self, text: str) -> None:
         self.lines += [json.loads(line) for line in text.splitlines()]
 
+    def close(self) -> None:
+        """What it has stays to be looked at."""
+
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line["kind"] == kind]
 
@@ -37,11 +40,11 @@ class Shelf:
 class Trail:
     """A trail with its shelf, and the estate whose rounds it notes."""
 
-    played: Rehearsal
+    played: SimulatedCluster
     shelf: Shelf = field(default_factory=Shelf)
 
     def __post_init__(self) -> None:
-        self.trail = AuditTrail(AuditDesk(self.shelf, "-", count=lambda *_: None, beside=False))
+        self.trail = AuditTrail(AuditQueue(self.shelf, "-", count=lambda *_: None, beside=False))
 
     def note(self, decision: Decision, applied: Applied = NOTHING, readings: Readings | None = None) -> None:
         self.trail.note(

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from controller_logic.model import ClientRate, Direction, Entity, Level, NicSpan, Readings
 from controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
-from controller_logic.throttle.input import BrokerLimit, ManagedRate, Seen, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.input import BrokerLimit, ManagedRate, RateHistory, ThrottleInput, ThrottleMemory
 from controller_logic.throttle.settings import ClientFloors, ThrottleSettings
-from tools.simulate.model import Actor, Rehearsal
+from tools.simulate.model import SimulatedClient, SimulatedCluster
 
 MB = 1_000_000
 OUT = Direction.EGRESS
@@ -21,30 +21,34 @@ def limit(egress_mb: float = 100, capacity_mb: float | None = None) -> BrokerLim
     return BrokerLimit(round(egress_mb * MB), None, None if capacity_mb is None else round(capacity_mb * MB))
 
 
-def actor(name: str, level: str, contract_mb: float, floor_mb: float | None = 1, leaders: Mapping[int, int] | None = None) -> Actor:
+def actor(
+    name: str, level: str, contract_mb: float, floor_mb: float | None = 1, leaders: Mapping[int, int] | None = None
+) -> SimulatedClient:
     floor = None if level == "L0" or floor_mb is None else round(floor_mb * MB)
-    return Actor(Entity(name), OUT, LEVELS[level], round(contract_mb * MB), floor, leaders or {1: 1})
+    return SimulatedClient(Entity(name), OUT, LEVELS[level], round(contract_mb * MB), floor, leaders or {1: 1})
 
 
-def estate(*actors: Actor, brokers: int = 1, limit_mb: float = 100, capacity_mb: float | None = None, **settings: object) -> Rehearsal:
+def estate(
+    *actors: SimulatedClient, brokers: int = 1, limit_mb: float = 100, capacity_mb: float | None = None, **settings: object
+) -> SimulatedCluster:
     """Everybody at the contract and sending nothing, watched since long ago."""
     made = replace(ThrottleSettings(floors=BARE), **settings)  # type: ignore[arg-type]
     limits = {broker: limit(limit_mb, capacity_mb) for broker in range(1, brokers + 1)}
-    played = Rehearsal(limits, list(actors), made, now_seconds=1000.0)
+    played = SimulatedCluster(limits, list(actors), made, now_seconds=1000.0)
     for one in actors:
         played.in_force[one.key] = one.promised
-    played.memory = ThrottleMemory(seen={one.key: Seen(since_seconds=0.0) for one in actors})
+    played.memory = ThrottleMemory(seen={one.key: RateHistory(since_seconds=0.0) for one in actors})
     return played
 
 
-def want(played: Rehearsal, **wanted_mb: float) -> None:
+def want(played: SimulatedCluster, **wanted_mb: float) -> None:
     """What users want from now on, on each broker that leads for them."""
     for one in played.actors:
         if str(one.entity.user) in wanted_mb:
             played.wants |= {(one.key, broker): wanted_mb[str(one.entity.user)] * MB for broker in one.leaders}
 
 
-def in_force_mb(played: Rehearsal) -> dict[str, float]:
+def in_force_mb(played: SimulatedCluster) -> dict[str, float]:
     return {str(one.entity.user): played.in_force[one.key] / MB for one in played.actors}
 
 
@@ -53,20 +57,20 @@ def steps_of(decision: ThrottleDecision, kind: StepKind) -> dict[str, ThrottleSt
 
 
 def spans(*rates_mb: float, seconds: float = 15.0, until: float = 1000.0) -> tuple[NicSpan, ...]:
-    """One card's readings, oldest first; the last ends at `until`."""
+    """One NIC's readings, oldest first; the last ends at `until`."""
     newest = len(rates_mb) - 1
     return tuple(NicSpan(until - (newest - place) * seconds, seconds, rate * MB) for place, rate in enumerate(rates_mb))
 
 
 def asked(
-    cards: Mapping[int, tuple[NicSpan, ...]],
+    nics: Mapping[int, tuple[NicSpan, ...]],
     rates: tuple[ManagedRate, ...] = (),
     clients_mb: Mapping[tuple[str, int], float] | None = None,
     scrape_seconds: float = 15.0,
     **settings: object,
 ) -> ThrottleInput:
-    """What the throttle is asked at second 1000 about egress limits of 100 MB/s and cards of 125 MB/s."""
+    """What the throttle is asked at second 1000 about egress limits of 100 MB/s and NICs of 125 MB/s."""
     clients = {(Entity(name), broker, OUT): ClientRate(1000.0, rate * MB, 0.0) for (name, broker), rate in (clients_mb or {}).items()}
-    readings = Readings(1000.0, scrape_seconds, {(broker, OUT): said for broker, said in cards.items()}, clients)
+    readings = Readings(1000.0, scrape_seconds, {(broker, OUT): said for broker, said in nics.items()}, clients)
     made = replace(ThrottleSettings(floors=BARE), **settings)  # type: ignore[arg-type]
-    return ThrottleInput(1000.0, readings, {broker: limit(100, 125) for broker in cards}, frozenset(cards), rates, made)
+    return ThrottleInput(1000.0, readings, {broker: limit(100, 125) for broker in nics}, frozenset(nics), rates, made)

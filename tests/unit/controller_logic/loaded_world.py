@@ -1,4 +1,4 @@
-"""A world whose clients send: what they want up to their quotas, through cards that are read every few seconds."""
+"""A world whose clients send: what they want up to their quotas, through NICs that are read every few seconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,9 +26,9 @@ THROTTLED = {Level.L1: 10 * MB, Level.L2: 5 * MB, Level.L3: MB}
 
 @dataclass
 class LoadedWorld(World):
-    """Every user fetches from broker 1 what `wants` says (bytes/s), up to its quota there; `other` is what else its card carries.
+    """Every user fetches from broker 1 what `wants` says (bytes/s), up to its quota there; `other` is what else its NIC carries.
 
-    While it is `blind`, nothing is read; while its card `lies`, that says 0.
+    While it is `blind`, nothing is read; while its NIC `lies`, that says 0.
     """
 
     wants: dict[Entity, float] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class LoadedWorld(World):
 
     @property
     def carried(self) -> float:
-        """What the card of broker 1 carries now."""
+        """What the NIC of broker 1 carries now."""
         return self.other + sum(self.sends(user) for user in self.wants)
 
     def observation(self) -> Observation:

@@ -5,7 +5,7 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, Sighting, adapt, level_of
+from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, Measurement, adapt, level_of
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES
 from controller_logic.model import ClientRate, QuotaWindow, Readings
 from tests.unit.controller_logic.uneven_brokers import IN, USER, rate_of
@@ -42,7 +42,7 @@ def questions(draw: st.DrawFn) -> tuple[AdaptiveInput, dict[object, Adaptation]]
 
 def adaptations(rate: AdaptiveRate) -> st.SearchStrategy[Adaptation]:
     sighting = st.builds(
-        Sighting,
+        Measurement,
         st.floats(NOW - 60, NOW),
         st.fixed_dictionaries({broker: st.floats(0, rate.in_force or 1) for broker in rate.leads}),
         st.frozensets(st.sampled_from(sorted(rate.leads))),
@@ -97,7 +97,7 @@ def test_more_traffic_never_means_a_higher_quota(led: dict[int, int], share: int
 
 def moved(rate: AdaptiveRate, share: int, seen: dict[int, float], limited: frozenset[int]) -> int:
     """The share after two sightings of this picture; the newest reading repeats the older time and so adds none."""
-    known = Adaptation(share, rate.scene, NOW - 100, (Sighting(NOW - 10, seen, limited), Sighting(NOW, seen, limited)))
+    known = Adaptation(share, rate.scene, NOW - 100, (Measurement(NOW - 10, seen, limited), Measurement(NOW, seen, limited)))
     clients = {(USER, broker, IN): ClientRate(NOW, value, 0.0) for broker, value in seen.items()}
     return adapt(AdaptiveInput(NOW, Readings(NOW, 15.0, clients=clients), (rate,)), {rate.key: known})[rate.key].share
 

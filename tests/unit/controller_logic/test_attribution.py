@@ -4,24 +4,24 @@ import pytest
 
 from controller_logic.model import Direction, Level
 from controller_logic.reasons import Reason
-from controller_logic.throttle.attribution import Scene, needs_of, scene_of
+from controller_logic.throttle.attribution import DirectionSnapshot, needs_of, scene_of
 from controller_logic.throttle.buckets import buckets_of
 from controller_logic.throttle.decision import Phase, StepKind
-from controller_logic.throttle.input import Held, flows_of
-from controller_logic.throttle.pressure import cards_of
+from controller_logic.throttle.input import ActiveThrottle, flows_of
+from controller_logic.throttle.pressure import nic_statuses
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 
 
-def scene(played: Rehearsal) -> Scene:
+def scene(played: SimulatedCluster) -> DirectionSnapshot:
     """The egress scene of this moment, from readings of 15 s."""
     given = played.given()
     flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=45)
     buckets = buckets_of(given, flows, played.memory.held, played.memory.seen)
-    return scene_of(given, OUT, cards_of(given, flows, OUT, throttled=False), buckets)
+    return scene_of(given, OUT, nic_statuses(given, flows, OUT, throttled=False), buckets)
 
 
-def hot(played: Rehearsal) -> Rehearsal:
+def hot(played: SimulatedCluster) -> SimulatedCluster:
     """Two rounds of readings."""
     played.pass_time(15)
     played.pass_time(15)
@@ -106,7 +106,7 @@ def test_a_tier_held_down_gets_room_from_the_lower_tiers_where_no_broker_is_over
     played = estate(actor("second", "L2", 60), actor("third", "L3", 65))
     want(played, second=60, third=65)
     played.apply(played.actors[0].key, 30 * MB)
-    played.memory = played.memory.__class__(held={played.actors[0].key: Held(30 * MB, 60 * MB, 0.0, applied=True)})
+    played.memory = played.memory.__class__(held={played.actors[0].key: ActiveThrottle(30 * MB, 60 * MB, 0.0, applied=True)})
     swaps = needs_of(scene(hot(played))).swaps
     assert swaps[1].levels == (Level.L3,)
     assert swaps[1].amount == pytest.approx(30 * MB)

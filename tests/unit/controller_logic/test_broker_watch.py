@@ -98,10 +98,10 @@ def test_without_readings_or_brokers_nothing_is_said() -> None:
 
 
 def test_a_decision_tells_it_even_while_everything_is_held_and_remembers_it() -> None:
-    decision, memory = decide(seen(0.5, 1.05, 1.05, paused=True), Memory())
+    decision, memory = decide(seen(0.5, 1.05, 1.05, paused_by=("spec.suspend",)), Memory())
     assert decision.holds
     assert memory.pressures == {1: Pressure.OVER, 2: Pressure.WITHIN}
-    decision, memory = decide(seen(1.05, 0.9, 0.9, paused=True), memory)
+    decision, memory = decide(seen(1.05, 0.9, 0.9, paused_by=("spec.suspend",)), memory)
     assert decision.watched is not None
     assert [one.pressure for one in decision.watched] == [Pressure.OVER, Pressure.WITHIN]
 

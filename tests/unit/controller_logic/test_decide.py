@@ -116,21 +116,21 @@ def test_a_deleted_policy_gives_everything_back_uncapped_and_without_leaders() -
 def test_a_policy_deleted_with_keep_leaves_quotas_and_drops_its_records() -> None:
     world = fixed_world(MB)
     world.run()
-    world.policy = policy(deleting=True, deletion=DeletionPolicy.KEEP)
+    world.policy = policy(deleting=True, deletion_policy=DeletionPolicy.RETAIN)
     decision = world.after(60)
     assert [(write.kind, dict(write.values), write.ledger) for write in decision.writes] == [(WriteKind.RECORD, {}, None)]
     assert world.text(ALICE) == "1000000"
     assert world.after(1).finished_deleting
 
 
-@pytest.mark.parametrize("frozen", [{"paused": True}, {"mode": Mode.OBSERVE}])
+@pytest.mark.parametrize("frozen", [{"paused_by": ("spec.suspend",)}, {"mode": Mode.OBSERVE}])
 def test_a_frozen_policy_writes_nothing_even_when_it_is_deleted(frozen: dict[str, object]) -> None:
     world = fixed_world(MB)
     world.run()
     world.policy = policy(deleting=True, **frozen)
     decision = world.after(60)
     assert (decision.writes, decision.finished_deleting) == ((), True)
-    assert "tidegate restore" in decision.notes[0].message
+    assert [note.reason for note in decision.notes] == [Reason.RESTORE_INCOMPLETE]
 
 
 def test_observe_shows_what_it_would_write() -> None:
@@ -141,18 +141,20 @@ def test_observe_shows_what_it_would_write() -> None:
     assert report_of(decision, ALICE).quota == {}
 
 
-def test_raises_leave_a_fifth_of_the_budget_to_lowerings_and_the_rest_waits() -> None:
+@pytest.mark.parametrize("period_seconds", [900.0, 120.0])
+def test_raises_leave_a_fifth_of_the_budget_to_lowerings_and_the_rest_waits(period_seconds: float) -> None:
     world = many_world()
     world.run()
     members = world.tiers[0].members if world.tiers else ()
     raised = [replace(item, contract=per_broker(2 * MB)) for item in members[:8]]
     lowered = [replace(item, contract=per_broker(MB * 3 // 4)) for item in members[8:]]
     world.tiers = (tier(*raised, *lowered),)
-    world.policy = policy(notifications_per_quarter_hour=5)
+    world.policy = policy(write_budget_changes=5, write_budget_period_seconds=period_seconds)
     decision = world.after(60)
     assert [write.kind for write in decision.writes] == [WriteKind.LOWERING] * 2 + [WriteKind.RAISE] * 2
     assert decision.deferred_writes == 6
-    assert decision.next_pass_in_seconds == pytest.approx(900)
+    assert decision.next_pass_in_seconds == pytest.approx(period_seconds)
+    assert len(world.after(period_seconds).writes) == 4
 
 
 def test_a_restart_recovers_the_budget_from_the_ledger() -> None:
@@ -160,7 +162,10 @@ def test_a_restart_recovers_the_budget_from_the_ledger() -> None:
     world.run()
     members = world.tiers[0].members if world.tiers else ()
     world.tiers = (tier(*[replace(item, contract=per_broker(2 * MB)) for item in members]),)
-    world.policy = policy(notifications_per_quarter_hour=5)
+    world.policy = policy(write_budget_changes=5)
     assert len(world.after(60).writes) == 4
     world.memory = Memory()
     assert not world.after(60).writes
+    world.memory = Memory()
+    world.policy = replace(world.policy, write_budget_period_seconds=60.0)
+    assert len(world.after(30).writes) == 4

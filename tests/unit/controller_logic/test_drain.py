@@ -8,10 +8,10 @@ from controller_logic.model import QuotaWindow, Speed
 from controller_logic.throttle.decision import StepKind, ThrottleStep
 from controller_logic.throttle.settings import ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 
 
-def flat_out(scrape_seconds: float = 1.0, floor_mb: float = 1, **settings: object) -> Rehearsal:
+def flat_out(scrape_seconds: float = 1.0, floor_mb: float = 1, **settings: object) -> SimulatedCluster:
     """One user that sends 50 MB/s of a contract of 100, beside 100 MB/s that cannot be cut: its target is its floor."""
     made = estate(actor("a", "L3", 100, floor_mb), **({"speed": Speed.DRAIN} | settings))
     want(made, a=50)
@@ -20,7 +20,7 @@ def flat_out(scrape_seconds: float = 1.0, floor_mb: float = 1, **settings: objec
     return made
 
 
-def cut(played: Rehearsal) -> ThrottleStep:
+def cut(played: SimulatedCluster) -> ThrottleStep:
     """The first cut, after three readings."""
     for _ in range(3):
         found = steps_of(played.run(played.scrape_seconds), StepKind.CUT)

@@ -25,5 +25,5 @@ def test_users_come_before_their_clients_and_defaults_before_names() -> None:
 
 @pytest.mark.parametrize(("user", "client_id"), [(None, None), ("", None), ("a", "")])
 def test_an_entity_without_a_name_is_refused(user: str | None, client_id: str | None) -> None:
-    with pytest.raises(ValueError, match="an entity"):
+    with pytest.raises(ValueError):
         Entity(user, client_id)

@@ -8,12 +8,13 @@ from controller_logic.model import ClientRate, QuotaWindow
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
+from controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
 from controller_logic.throttle.throttle import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 
 
-def four_tiers(**settings: object) -> Rehearsal:
+def four_tiers(**settings: object) -> SimulatedCluster:
     """L0 to L3 with contracts of 60 MB/s that want 25 each; the limit is 50, throttled rates are 10, 5 and 1."""
     actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("two", "L2", 60, 5), actor("three", "L3", 60, 1))
     played = estate(*actors, limit_mb=50, **settings)
@@ -25,7 +26,7 @@ def phase(decision: ThrottleDecision) -> Phase:
     return decision.round_of(OUT).phase
 
 
-def run_for(played: Rehearsal, seconds: float, interval_seconds: float = 15) -> list[ThrottleDecision]:
+def run_for(played: SimulatedCluster, seconds: float, interval_seconds: float = 15) -> list[ThrottleDecision]:
     return [played.run(interval_seconds) for _ in range(round(seconds / interval_seconds))]
 
 
@@ -144,6 +145,63 @@ def test_all_blind_holds_everything() -> None:
     decisions = run_for(played, 300)
     assert phase(decisions[-1]) is Phase.HELD
     assert in_force_mb(played) == before
+
+
+def throttled_and_blind(**settings: object) -> SimulatedCluster:
+    played = four_tiers(**settings)
+    run_for(played, 60)
+    played.lies[1, OUT] = None
+    played.silent = {1}
+    played.run(15)
+    assert min(in_force_mb(played).values()) < 60
+    return played
+
+
+def test_load_that_is_unknown_for_long_gives_everybody_the_contract_where_the_policy_says_so() -> None:
+    played = throttled_and_blind(release_after_seconds=300.0)
+    while not played.run(15).round_of(OUT).blind:
+        pass  # the last reading is usable for a while
+    before = in_force_mb(played)
+    for _ in range(19):
+        played.run(15)
+        assert in_force_mb(played) == before
+    played.run(15)
+    assert set(in_force_mb(played).values()) == {60}
+    findings = played.decide().round_of(OUT).findings
+    assert Reason.RELEASED_UNMEASURED in [finding.reason for finding in findings]
+
+
+def test_when_readings_come_again_the_same_load_is_cut_again() -> None:
+    played = throttled_and_blind(release_after_seconds=300.0)
+    run_for(played, 600)
+    del played.lies[1, OUT]
+    decisions = run_for(played, 240)
+    assert {name for decision in decisions for name in steps_of(decision, StepKind.CUT)} >= {"three", "two"}
+    assert Reason.RELEASED_UNMEASURED not in [finding.reason for finding in decisions[-1].round_of(OUT).findings]
+
+
+def test_one_reading_between_begins_the_wait_anew() -> None:
+    played = throttled_and_blind(release_after_seconds=300.0)
+    run_for(played, 270)
+    del played.lies[1, OUT]
+    run_for(played, 30)
+    played.lies[1, OUT] = None
+    before = in_force_mb(played)
+    run_for(played, 270)
+    assert all(now <= was for now, was in zip(in_force_mb(played).values(), before.values(), strict=True))
+    assert min(in_force_mb(played).values()) < 60
+
+
+def test_a_broker_with_readings_still_bounds_what_is_given_back_on_it() -> None:
+    both, there = actor("both", "L3", 100, 1, leaders={1: 1, 2: 1}), actor("there", "L3", 100, 1, leaders={2: 1})
+    played = estate(both, there, brokers=2, limit_mb=100, release_after_seconds=300.0)
+    want(played, both=150, there=150)
+    played.other = {(1, OUT): 60 * MB, (2, OUT): 60 * MB}
+    run_for(played, 120)
+    played.lies[2, OUT] = None
+    run_for(played, 1200)
+    assert in_force_mb(played)["there"] == 100
+    assert in_force_mb(played)["both"] <= 40
 
 
 def test_a_blind_broker_blocks_raises_of_those_who_lead_on_it_only() -> None:
@@ -273,7 +331,7 @@ def test_the_same_input_and_memory_give_the_same_decision() -> None:
 def test_the_record_names_who_was_left_alone_and_why() -> None:
     found = four_tiers().run(15).round_of(OUT)
     whys = {str(one.entity.user): one.why for one in found.not_done}
-    assert whys == {"zero": "L0 is never throttled", "one": "lower tiers give first"}
+    assert whys == {"zero": NEVER_THROTTLED, "one": LOWER_TIERS_FIRST}
     assert found.next_cut_at_seconds == 1045.0
 
 

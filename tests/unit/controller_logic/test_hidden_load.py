@@ -1,18 +1,18 @@
-"""A card's mean lacks what clients that were muted in it will send from now on."""
+"""A NIC's mean lacks what clients that were muted in it will send from now on."""
 
 from dataclasses import replace
 
 import pytest
 
 from controller_logic.model import ClientRate, Entity, Level
-from controller_logic.throttle.attribution import Scene, hidden_load
+from controller_logic.throttle.attribution import DirectionSnapshot, hidden_load
 from controller_logic.throttle.buckets import Bucket, Floor
-from controller_logic.throttle.input import Held, LastChange, ManagedRate, Seen
-from controller_logic.throttle.pressure import Card, Pressure
+from controller_logic.throttle.input import ActiveThrottle, LastChange, ManagedRate, RateHistory
+from controller_logic.throttle.pressure import NicStatus, Pressure
 from controller_logic.throttle.settings import ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT
 
-CARD = Card(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)
+CARD = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)
 
 
 def cut_at(seconds: float, before_mb: float = 40, sends_mb: float = 20, peak_mb: float = 40) -> Bucket:
@@ -20,13 +20,13 @@ def cut_at(seconds: float, before_mb: float = 40, sends_mb: float = 20, peak_mb:
     change = LastChange(seconds, round(before_mb * MB))
     rate = ManagedRate(Entity("three"), OUT, Level.L3, 60 * MB, MB, 20 * MB, frozenset({1}), change)
     flows = {1: ClientRate(1030.0, sends_mb * MB, 0.0)}
-    held = Held(20 * MB, 60 * MB, seconds, applied=True)
-    return Bucket(rate, Floor(MB), flows, held, Seen(peaks=((990.0, peak_mb * MB),), since_seconds=0.0, known_seconds=600.0))
+    held = ActiveThrottle(20 * MB, 60 * MB, seconds, applied=True)
+    return Bucket(rate, Floor(MB), flows, held, RateHistory(peaks=((990.0, peak_mb * MB),), since_seconds=0.0, known_seconds=600.0))
 
 
-def hidden_mb(bucket: Bucket, *, scrape_seconds: float = 1.0, card: Card = CARD) -> float:
+def hidden_mb(bucket: Bucket, *, scrape_seconds: float = 1.0, nic: NicStatus = CARD) -> float:
     tiers = {Level.L3: (bucket,), Level.L2: (), Level.L1: ()}
-    return hidden_load(Scene(1030.0, OUT, ThrottleSettings(), scrape_seconds, {1: card}, tiers, {}), card) / MB
+    return hidden_load(DirectionSnapshot(1030.0, OUT, ThrottleSettings(), scrape_seconds, {1: nic}, tiers, {}), nic) / MB
 
 
 def test_the_part_of_a_mute_that_lies_in_the_mean_is_missing_in_it() -> None:
@@ -56,4 +56,4 @@ def test_elsewhere_nothing_is_hidden(bucket: Bucket) -> None:
 
 
 def test_a_scrape_as_long_as_the_rhythm_of_a_client_hides_nothing() -> None:
-    assert hidden_mb(cut_at(1010.0), scrape_seconds=15.0, card=replace(CARD, span_seconds=15.0)) == 0
+    assert hidden_mb(cut_at(1010.0), scrape_seconds=15.0, nic=replace(CARD, span_seconds=15.0)) == 0

@@ -55,7 +55,7 @@ policies = st.builds(
     max_mute_seconds=st.integers(3, 30),
     max_removal_percent=st.just(100),
     minimum_change_percent=st.sampled_from([0, 10]),
-    notifications_per_quarter_hour=st.sampled_from([3, 300]),
+    write_budget_changes=st.sampled_from([3, 300]),
     defaults=st.sampled_from([{}, {DEFAULT_USER: {QuotaKey.CONSUMER_BYTE_RATE: 5_000_000}}]),
 )
 stores = st.dictionaries(st.sampled_from((*ENTITIES, DEFAULT_USER)), stored_values).map(
@@ -157,7 +157,7 @@ def test_charged_writes_of_a_quarter_of_an_hour_stay_in_the_budget(world: World,
         _, decision = play(world, replace(turn, restart=False))
         charged.extend(world.now_seconds for write in decision.writes if write.charged)
         recent = [at for at in charged if world.now_seconds - at < 900]
-        assert len(recent) <= world.policy.notifications_per_quarter_hour
+        assert len(recent) <= world.policy.write_budget_changes
 
 
 @settings(deadline=None)
@@ -166,7 +166,7 @@ def test_letting_go_of_everything_returns_to_what_stood_there(world: World, stor
     at_first = {entity: dict(quota.values) for entity, quota in (world.quotas or {}).items()}
     for turn in story:
         play(world, turn)
-    world.policy = replace(world.policy, deleting=True, notifications_per_quarter_hour=300)
+    world.policy = replace(world.policy, deleting=True, write_budget_changes=300)
     for _ in range(400):
         world.now_seconds += 901
         if world.run().finished_deleting:

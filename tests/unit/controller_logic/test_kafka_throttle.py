@@ -3,19 +3,8 @@
 import pytest
 
 from controller_logic.model import QuotaWindow
-from controller_logic.quotas.kafka_window import (
-    Measured,
-    SampleRing,
-    SampleRule,
-    largest_safe_step,
-    measure,
-    measure_simple,
-    mute_ms,
-    predicted_mute_seconds,
-    record,
-    request_mute_ms,
-    step_distance_seconds,
-)
+from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds, step_distance_seconds
+from tests.unit.controller_logic.sample_ring import Measured, SampleRing, SampleRule, measure, mute_ms, record
 
 DEFAULT = QuotaWindow()
 BOTH = pytest.mark.parametrize("rule", SampleRule)
@@ -73,19 +62,6 @@ def test_kafka_3_8_keeps_a_sample_by_its_last_event(rule: SampleRule, rate: floa
     assert measured.rate == pytest.approx(rate, abs=0.01)
     assert measured.window_ms == window_ms
     assert mute_ms(measured, 1_000_000) == expected_ms
-
-
-def test_a_request_quota_never_mutes_for_longer_than_a_sample() -> None:
-    assert mute_ms(Measured(80.0, 10_000), 50.0) == 6_000
-    assert request_mute_ms(Measured(80.0, 10_000), 50.0, DEFAULT) == 1_000
-
-
-def test_replication_is_measured_over_the_age_of_the_oldest_sample() -> None:
-    ring, seen = SampleRing(), []
-    for at_ms, amount in [(0, 500_000), (100, 500_000), (900, 500_000), (5000, 4_000_000)]:
-        ring, measured = measure_simple(record(ring, amount, now_ms=at_ms), now_ms=at_ms)
-        seen.append((measured.rate, measured.window_ms))
-    assert seen == [(500_000, 1000), (1_000_000, 1000), (1_500_000, 1000), (1_100_000, 5000)]
 
 
 def test_a_window_of_one_sample_at_age_zero_is_one_millisecond() -> None:

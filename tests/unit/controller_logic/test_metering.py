@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS, metering
+from controller_logic.contracts.desired import DEFAULT_USER, HIDES_DECLARED, HIDES_STORED, NEVER_BINDS, SOMEBODY_ELSES, metering
 from controller_logic.model import (
     Default,
     Entity,
@@ -26,7 +26,7 @@ BOTH = {FETCH: NEVER_BINDS, PRODUCE: NEVER_BINDS}
 def seen(quota: StoredQuota | None = None, **changes: object) -> Observation:
     """A policy that asks for metering on a cluster without any quota."""
     quotas = {DEFAULT_USER: quota if quota is not None else stored(DEFAULT_USER)}
-    made = Observation(START_SECONDS, policy(enable_metering=True), (), topology({}), quotas, client_quotas_exist=False)
+    made = Observation(START_SECONDS, policy(metering_enabled=True), (), topology({}), quotas, client_quotas_exist=False)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -53,29 +53,29 @@ def test_what_somebody_removed_is_written_again() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"enable_metering": False},
+        {"metering_enabled": False},
         {"deleting": True},
         {"defaults": {DEFAULT_USER: {FETCH: 50 * MB}}},
     ],
     ids=["not asked for", "policy is deleted", "policy declares the default user itself"],
 )
 def test_nothing_is_added_and_nothing_said(changes: dict[str, object]) -> None:
-    asked = replace(policy(enable_metering=True), **changes)  # type: ignore[arg-type]
+    asked = replace(policy(metering_enabled=True), **changes)  # type: ignore[arg-type]
     found = metering(seen(policy=asked))
     assert found.policy is asked
     assert found.note is None
 
 
 @pytest.mark.parametrize(
-    ("observation", "words"),
+    ("observation", "why"),
     [
-        (seen(stored(DEFAULT_USER, {FETCH: "50000000"})), "somebody else"),
-        (seen(ours({FETCH: CEILING, PRODUCE: "50000000"})), "somebody else"),
-        (seen(ours({FETCH: CEILING, PRODUCE: CEILING}, owner="other/policy")), "somebody else"),
-        (seen(client_quotas_exist=True), "stand in Kafka"),
-        (seen(ours({FETCH: CEILING, PRODUCE: CEILING}), client_quotas_exist=True), "stand in Kafka"),
-        (seen(tiers=(tier(member(APP, per_broker(MB))),)), "declare"),
-        (seen(policy=policy(enable_metering=True, defaults={Entity(client_id=Default.DEFAULT): {FETCH: MB}})), "declare"),
+        (seen(stored(DEFAULT_USER, {FETCH: "50000000"})), SOMEBODY_ELSES),
+        (seen(ours({FETCH: CEILING, PRODUCE: "50000000"})), SOMEBODY_ELSES),
+        (seen(ours({FETCH: CEILING, PRODUCE: CEILING}, owner="other/policy")), SOMEBODY_ELSES),
+        (seen(client_quotas_exist=True), HIDES_STORED),
+        (seen(ours({FETCH: CEILING, PRODUCE: CEILING}), client_quotas_exist=True), HIDES_STORED),
+        (seen(tiers=(tier(member(APP, per_broker(MB))),)), HIDES_DECLARED),
+        (seen(policy=policy(metering_enabled=True, defaults={Entity(client_id=Default.DEFAULT): {FETCH: MB}})), HIDES_DECLARED),
     ],
     ids=[
         "a foreign default-user quota",
@@ -87,12 +87,12 @@ def test_nothing_is_added_and_nothing_said(changes: dict[str, object]) -> None:
         "a default client id",
     ],
 )
-def test_what_it_would_replace_or_hide_comes_first_and_people_are_told(observation: Observation, words: str) -> None:
+def test_what_it_would_replace_or_hide_comes_first_and_people_are_told(observation: Observation, why: str) -> None:
     found = metering(observation)
     assert DEFAULT_USER not in found.policy.defaults
     assert found.note is not None
     assert found.note.reason is Reason.METERING_WITHHELD
-    assert words in found.note.message
+    assert found.note.message.endswith(why)
 
 
 def test_a_request_quota_of_somebody_else_is_no_byte_rate_and_hides_nothing() -> None:
@@ -109,4 +109,4 @@ def test_what_is_not_known_neither_adds_nor_takes_away() -> None:
 
 def test_the_mode_is_no_business_of_the_rule() -> None:
     """Observe shows what Enforce would write."""
-    assert metering(seen(policy=policy(enable_metering=True, mode=Mode.OBSERVE))).policy.defaults
+    assert metering(seen(policy=policy(metering_enabled=True, mode=Mode.OBSERVE))).policy.defaults

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
 from controller_logic.model import Entity, Observation, WriteKind
+from controller_logic.quotas.values import quota_words
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import ALICE, FETCH, MB, PRODUCE, World, member, per_broker, policy, stored, tier
 
@@ -23,7 +24,7 @@ class Metered(World):
 def metered(**changes: object) -> Metered:
     """Two members with contracts, on a policy that asks for metering."""
     promised = tier(member(ALICE, per_broker(MB)), member(Entity("bob"), per_broker(MB)))
-    return Metered((promised,), policy=policy(enable_metering=True, **changes), quotas={DEFAULT_USER: stored(DEFAULT_USER)})
+    return Metered((promised,), policy=policy(metering_enabled=True, **changes), quotas={DEFAULT_USER: stored(DEFAULT_USER)})
 
 
 def limits(world: World) -> dict[str, str | None]:
@@ -40,9 +41,10 @@ def test_the_default_user_gets_a_quota_that_never_binds_with_a_record_of_it() ->
     assert world.run().writes == ()
 
 
-def test_people_read_that_it_never_binds() -> None:
+def test_people_read_which_number_it_is() -> None:
     (write,) = [write for write in metered().run().writes if write.entity == DEFAULT_USER]
-    assert f"fetch from unlimited to metered, never binding ({CEILING} B/s)" in write.message
+    assert dict(write.values) == {FETCH: CEILING, PRODUCE: CEILING}
+    assert quota_words(FETCH, CEILING) in write.message
 
 
 def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_confirmation() -> None:
@@ -50,7 +52,7 @@ def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_c
     world = metered()
     world.tiers = ()
     world.run()
-    world.policy = replace(world.policy, enable_metering=False)
+    world.policy = replace(world.policy, metering_enabled=False)
     (write,) = world.after(15).writes
     assert (write.entity, write.kind) == (DEFAULT_USER, WriteKind.GIVE_BACK)
     assert limits(world) == {"fetch": None, "produce": None}
@@ -104,5 +106,5 @@ def test_a_default_that_the_policy_declares_later_replaces_it_at_once() -> None:
 
 
 def test_a_paused_policy_leaves_it_alone() -> None:
-    world = metered(paused=True)
+    world = metered(paused_by=("spec.suspend",))
     assert world.run().writes == ()

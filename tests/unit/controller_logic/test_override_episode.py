@@ -47,7 +47,7 @@ def test_an_exemption_gives_a_throttled_member_its_contract_back(world: Overridd
     assert in_force(world)[Level.L3] == CONTRACT
 
 
-def test_a_rate_that_is_set_stands_whatever_the_card_carries(world: Overridden) -> None:
+def test_a_rate_that_is_set_stands_whatever_the_nic_carries(world: Overridden) -> None:
     world.overrides = (decided(world, entity=USERS[Level.L3], rates=per_broker(fetch=20 * MB)),)
     world.minutes(6)
     assert in_force(world)[Level.L3] == 20 * MB

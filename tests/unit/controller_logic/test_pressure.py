@@ -1,4 +1,4 @@
-"""Is a broker over its limit, and which readings of its card are believed. Limits are 100 MB/s, cards 125 MB/s."""
+"""Is a broker over its limit, and which readings of its NIC are believed. Limits are 100 MB/s, NICs 125 MB/s."""
 
 from dataclasses import replace
 from math import inf, nan
@@ -7,17 +7,17 @@ import pytest
 
 from controller_logic.model import Entity, Level, NicSpan, QuotaWindow
 from controller_logic.throttle.input import BrokerLimit, ManagedRate, ThrottleInput, flows_of
-from controller_logic.throttle.pressure import Card, Pressure, blind_brokers, cards_of
+from controller_logic.throttle.pressure import NicStatus, Pressure, blind_brokers, nic_statuses
 from tests.unit.controller_logic.gates import MB, OUT, asked, spans
 
 
-def cards(given: ThrottleInput, *, throttled: bool = False) -> dict[int, Card]:
+def nics(given: ThrottleInput, *, throttled: bool = False) -> dict[int, NicStatus]:
     flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=given.settings.stale_after_seconds)
-    return cards_of(given, flows, OUT, throttled=throttled)
+    return nic_statuses(given, flows, OUT, throttled=throttled)
 
 
-def card(*said: NicSpan, throttled: bool = False, **changes: object) -> Card:
-    return cards(asked({1: said}, **changes), throttled=throttled)[1]  # type: ignore[arg-type]
+def nic(*said: NicSpan, throttled: bool = False, **changes: object) -> NicStatus:
+    return nics(asked({1: said}, **changes), throttled=throttled)[1]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def card(*said: NicSpan, throttled: bool = False, **changes: object) -> Card:
     ],
 )
 def test_over_means_two_of_three_samples_or_a_severe_one(rates_mb: tuple[float, ...], pressure: Pressure) -> None:
-    assert card(*spans(*rates_mb)).pressure is pressure
+    assert nic(*spans(*rates_mb)).pressure is pressure
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_over_means_two_of_three_samples_or_a_severe_one(rates_mb: tuple[float, 
         pytest.param(spans(nan), id="not a number"),
         pytest.param(spans(inf), id="infinite"),
         pytest.param(spans(-1), id="negative, as after a counter reset"),
-        pytest.param(spans(151), id="more than 1.2 times the card's speed"),
+        pytest.param(spans(151), id="more than 1.2 times the NIC's speed"),
         pytest.param(spans(50, until=954), id="older than 45 s"),
         pytest.param(spans(50, until=1046), id="from the future"),
         pytest.param(spans(50, seconds=0), id="no time between two samples"),
@@ -51,80 +51,80 @@ def test_over_means_two_of_three_samples_or_a_severe_one(rates_mb: tuple[float, 
     ],
 )
 def test_a_newest_reading_that_cannot_be_used_makes_the_broker_unknown(said: tuple[NicSpan, ...]) -> None:
-    found = card(*said)
+    found = nic(*said)
     assert found.pressure is Pressure.UNKNOWN
     assert found.why
 
 
 def test_an_earlier_reading_that_cannot_be_used_is_left_out() -> None:
-    assert card(*spans(105, 900, 105)).hot_samples == 2
+    assert nic(*spans(105, 900, 105)).hot_samples == 2
 
 
-def test_a_card_that_says_less_than_half_of_what_kafka_moves_is_lying() -> None:
-    assert card(*spans(19), clients_mb={("a", 1): 40}).pressure is Pressure.UNKNOWN
-    assert card(*spans(20), clients_mb={("a", 1): 40}).pressure is Pressure.WITHIN
+def test_a_nic_that_says_less_than_half_of_what_kafka_moves_is_lying() -> None:
+    assert nic(*spans(19), clients_mb={("a", 1): 40}).pressure is Pressure.UNKNOWN
+    assert nic(*spans(20), clients_mb={("a", 1): 40}).pressure is Pressure.WITHIN
 
 
 def test_one_short_pause_of_everybody_is_no_lie() -> None:
     """At a scrape of a second, throttled clients pause together; the last window as a whole counts."""
-    assert card(*spans(*[40] * 10, 0, seconds=1), clients_mb={("a", 1): 40}, scrape_seconds=1.0).known
+    assert nic(*spans(*[40] * 10, 0, seconds=1), clients_mb={("a", 1): 40}, scrape_seconds=1.0).known
 
 
 def test_a_broker_that_is_alive_and_tells_nothing_is_blind() -> None:
-    assert blind_brokers(cards(asked({1: (), 2: spans(50)}))) == {1}
+    assert blind_brokers(nics(asked({1: (), 2: spans(50)}))) == {1}
 
 
 def test_a_dead_broker_that_leads_nothing_is_left_out_even_if_its_last_reading_was_hot() -> None:
     given = asked({1: spans(120, 120), 2: spans(50)})
-    assert cards(replace(given, live=frozenset({2}))).keys() == {2}
+    assert nics(replace(given, live=frozenset({2}))).keys() == {2}
 
 
 def test_a_dead_broker_that_still_leads_counts() -> None:
     rate = ManagedRate(Entity("a"), OUT, Level.L3, 10 * MB, MB, 10 * MB, frozenset({1}))
     given = asked({1: (), 2: spans(50)}, (rate,))
-    assert cards(replace(given, live=frozenset({2})))[1].pressure is Pressure.UNKNOWN
+    assert nics(replace(given, live=frozenset({2})))[1].pressure is Pressure.UNKNOWN
 
 
 def test_a_live_broker_that_the_policy_does_not_know_is_blind() -> None:
     given = asked({1: spans(50)})
-    assert not cards(replace(given, live=frozenset({1, 9})))[9].known
+    assert not nics(replace(given, live=frozenset({1, 9})))[9].known
 
 
 def test_a_broker_without_a_limit_is_never_over_and_never_blind() -> None:
     given = asked({1: spans(500, 500)})
-    assert cards(replace(given, brokers={1: BrokerLimit()}))[1].pressure is Pressure.WITHIN
+    assert nics(replace(given, brokers={1: BrokerLimit()}))[1].pressure is Pressure.WITHIN
 
 
 def test_without_a_known_capacity_nothing_is_absurd() -> None:
     given = asked({1: spans(50, 400)})
-    assert cards(replace(given, brokers={1: BrokerLimit(100 * MB)}))[1].pressure is Pressure.OVER
+    assert nics(replace(given, brokers={1: BrokerLimit(100 * MB)}))[1].pressure is Pressure.OVER
 
 
 def test_something_throttled_and_a_short_scrape_take_the_mean_over_two_teeth() -> None:
     said = spans(200, 60, 60, 60, 60, 60, seconds=5)
-    found = card(*said, throttled=True, scrape_seconds=5.0)
+    found = nic(*said, throttled=True, scrape_seconds=5.0)
     assert found.bytes_per_second == pytest.approx(60 * MB)
     assert found.span_seconds == 25
 
 
 def test_one_such_mean_above_the_limit_is_over_without_any_other() -> None:
-    assert card(*spans(60, 110, 120, 110, 110, 60, seconds=5), throttled=True, scrape_seconds=5.0).pressure is Pressure.OVER
+    assert nic(*spans(60, 110, 120, 110, 110, 60, seconds=5), throttled=True, scrape_seconds=5.0).pressure is Pressure.OVER
 
 
 def test_a_tooth_above_the_limit_is_not_over() -> None:
-    assert card(*spans(20, 110, 20, 110, 20, 110, seconds=5), throttled=True, scrape_seconds=5.0).pressure is Pressure.WITHIN
+    assert nic(*spans(20, 110, 20, 110, 20, 110, seconds=5), throttled=True, scrape_seconds=5.0).pressure is Pressure.WITHIN
 
 
 def test_a_scrape_as_long_as_a_tooth_keeps_the_newest_span() -> None:
-    assert card(*spans(60, 60, 90), throttled=True, scrape_seconds=15.0).bytes_per_second == 90 * MB
+    assert nic(*spans(60, 60, 90), throttled=True, scrape_seconds=15.0).bytes_per_second == 90 * MB
 
 
 def test_the_mean_is_as_long_as_the_brokers_window_demands() -> None:
     said = spans(*[10] * 20, *[60] * 6, seconds=1)
-    found = card(*said, throttled=True, scrape_seconds=1.0, window=QuotaWindow(2, 1))
+    found = nic(*said, throttled=True, scrape_seconds=1.0, window=QuotaWindow(2, 1))
     assert (found.span_seconds, found.bytes_per_second) == (6, pytest.approx(60 * MB))
 
 
 def test_less_than_one_tooth_of_readings_says_nothing_of_throttled_clients() -> None:
-    assert not card(*spans(60, 60, seconds=5), throttled=True, scrape_seconds=5.0).known
-    assert card(*spans(60, 60, seconds=5), scrape_seconds=5.0).known
+    assert not nic(*spans(60, 60, seconds=5), throttled=True, scrape_seconds=5.0).known
+    assert nic(*spans(60, 60, seconds=5), scrape_seconds=5.0).known

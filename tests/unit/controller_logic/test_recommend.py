@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.recommend import AdviceBasis, Advised, Kept, advise, rounded_up
+from controller_logic.contracts.recommend import AdviceBasis, PreviousAdvice, Recommendations, advise, rounded_up
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
 from controller_logic.model import (
@@ -41,17 +41,17 @@ def advised(
     *tiers: Tier,
     limits: BrokerLimits | None = None,
     terms: AdviceTerms | None = None,
-    before: Kept | None = None,
+    before: PreviousAdvice | None = None,
     leaders: bool = True,
     **of_users: DirectionUsage,
-) -> Advised:
+) -> Recommendations:
     usage = Usage(7, START_SECONDS, {(Entity(user), FETCH): figures for user, figures in of_users.items()})
     basis = AdviceBasis(usage, tiers, terms or AdviceTerms(), limits or BrokerLimits(), EVEN if leaders else None)
-    past = Advised(kept={} if before is None else {(ALICE, FETCH): before}, basis=replace(basis, usage=Usage(7, 0.0)))
+    past = Recommendations(kept={} if before is None else {(ALICE, FETCH): before}, basis=replace(basis, usage=Usage(7, 0.0)))
     return advise(basis, past)
 
 
-def only(result: Advised) -> Advice:
+def only(result: Recommendations) -> Advice:
     ((said,),) = result.advice.values()
     return said
 
@@ -109,7 +109,7 @@ def test_a_difference_of_less_than_a_tenth_is_not_recommended(contract: int, exp
 
 @pytest.mark.parametrize(("rate", "expected"), [(31 * MB, 39 * MB), (27.5 * MB, 39 * MB), (34 * MB, 44_200_000), (20 * MB, 26 * MB)])
 def test_a_recommendation_moves_only_by_a_tenth(rate: float, expected: int) -> None:
-    said = only(advised(orders(total(fetch=80 * MB)), before=Kept(RateForm.TOTAL, 39 * MB, 39 * MB), alice=moved(rate)))
+    said = only(advised(orders(total(fetch=80 * MB)), before=PreviousAdvice(RateForm.TOTAL, 39 * MB, 39 * MB), alice=moved(rate)))
     assert said.recommended == expected
 
 
@@ -149,7 +149,7 @@ def test_a_direction_without_a_limit_bounds_nothing() -> None:
 def test_unknown_leaders_recommend_nothing_per_partition_but_keep_what_was_recommended() -> None:
     partitioned = orders(per_partition(fetch=20 * MB))
     assert only(advised(partitioned, leaders=False, alice=moved(30 * MB))).reason is Reason.TOPOLOGY_INCOMPLETE
-    past = Kept(RateForm.PER_PARTITION, 3_250_000, 3_250_000)
+    past = PreviousAdvice(RateForm.PER_PARTITION, 3_250_000, 3_250_000)
     kept = advised(partitioned, leaders=False, before=past, alice=moved(30 * MB))
     assert (only(kept).recommended, kept.kept) == (3_250_000, {(ALICE, FETCH): past})
 
@@ -178,7 +178,7 @@ def test_a_decision_stands_on_the_applied_contract_and_remembers_what_was_recomm
     decision, memory = decide(observation(), Memory())
     assert decision.members[0].contract_total == {FETCH: 48 * MB}
     assert memory.advised is not None
-    assert memory.advised.kept == {(ALICE, FETCH): Kept(RateForm.TOTAL, 39 * MB, 39 * MB)}
+    assert memory.advised.kept == {(ALICE, FETCH): PreviousAdvice(RateForm.TOTAL, 39 * MB, 39 * MB)}
 
 
 def test_a_broker_that_dies_moves_no_recommendation_and_one_that_was_never_made_waits_for_room() -> None:
@@ -202,7 +202,7 @@ def test_other_limits_or_terms_end_what_was_recommended_before() -> None:
 
 
 def test_a_contract_in_another_form_takes_nothing_over_from_the_one_before() -> None:
-    before = Kept(RateForm.PER_BROKER, 3_200_000, 3_200_000)
+    before = PreviousAdvice(RateForm.PER_BROKER, 3_200_000, 3_200_000)
     assert only(advised(orders(per_partition(fetch=20 * MB)), before=before, alice=moved(30 * MB))).recommended == 3_250_000
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.contracts.recommend import WORTH_PERCENT, AdviceBasis, Advised, advise
+from controller_logic.contracts.recommend import WORTH_PERCENT, AdviceBasis, Recommendations, advise
 from controller_logic.model import (
     MIN_BYTE_RATE,
     AdviceTerms,
@@ -24,7 +24,7 @@ from tests.unit.controller_logic.worlds import topology
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 RATES = st.integers(MIN_BYTE_RATE, 10**10)
 SHARES = st.floats(0, 1)
-Scene = tuple[AdviceBasis, tuple[Tier, ...], Advised]
+Scene = tuple[AdviceBasis, tuple[Tier, ...], Recommendations]
 TOPOLOGY = topology({"orders": {1: 3, 2: 2, 3: 1}})
 
 

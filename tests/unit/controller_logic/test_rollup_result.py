@@ -1,6 +1,8 @@
 """What a Job writes down is what the operator reads, it fits into a ConfigMap, and what is no result is said to be none."""
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -47,19 +49,20 @@ GOOD = json.loads(encode(result(Usage(7, 0.0, {(Entity("alice"), FETCH): FIGURES
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ("", "no JSON"),
-        ("[]", "schemaVersion"),
-        (json.dumps({**GOOD, "schemaVersion": 2}), "its schemaVersion is 2, and this version of Tidegate reads 1"),
-        (json.dumps({key: value for key, value in GOOD.items() if key != "validUntilMs"}), "missing"),
-        (json.dumps({**GOOD, "publishedMs": [[300_000, 0]]}), "no window"),
-        (json.dumps({**GOOD, "publishedMs": [7]}), "another kind"),
+        pytest.param("", id="no JSON"),
+        pytest.param("[]", id="no object"),
+        pytest.param(json.dumps({**GOOD, "schemaVersion": 2}), id="another version"),
+        pytest.param(json.dumps({key: value for key, value in GOOD.items() if key != "validUntilMs"}), id="a part is missing"),
+        pytest.param(json.dumps({**GOOD, "publishedMs": [[300_000, 0]]}), id="a window that ends before it starts"),
+        pytest.param(json.dumps({**GOOD, "publishedMs": [7]}), id="no pair"),
     ],
 )
-def test_what_is_no_result_is_refused_with_a_reason(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_what_is_no_result_is_refused_with_a_reason(text: str, golden: Callable[[str], None]) -> None:
+    with pytest.raises(ValueError) as refused:
         decode(text)
+    golden(re.sub("(?<=TypeError ).*", "...", str(refused.value)))  # Python's words, another version has others
 
 
 @pytest.mark.parametrize("figures", BROKEN_FIGURES)

@@ -9,7 +9,7 @@ from controller_logic.model import Level
 from tests.unit.controller_logic.loaded_world import LoadedWorld, loaded_world
 from tests.unit.controller_logic.worlds import MB
 
-LIMIT, STEADY, SWING = 125 * MB, 25 * MB, 12 * MB  # four users want 25 MB/s each, so the card swings by a tenth around its limit
+LIMIT, STEADY, SWING = 125 * MB, 25 * MB, 12 * MB  # four users want 25 MB/s each, so the NIC swings by a tenth around its limit
 HOUR_SECONDS = 3600.0
 BELOW_CONTRACT = (LevelState.THROTTLED, LevelState.RELAXING)
 
@@ -30,7 +30,7 @@ def test_an_hour_around_the_limit_changes_few_states_and_stays_within_the_budget
         below = now_below
         most_charged = max(most_charged, sum(count for _, count in world.memory.charged))
     assert 1 <= changes <= 4
-    assert most_charged <= world.policy.notifications_per_quarter_hour / 10
+    assert most_charged <= world.policy.write_budget_changes / 10
 
 
 def _swing(world: LoadedWorld, seconds: float, period_seconds: int) -> None:

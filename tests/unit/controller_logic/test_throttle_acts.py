@@ -2,16 +2,16 @@
 
 from controller_logic.throttle.decision import Acts, StepKind, new_acts
 from tests.unit.controller_logic.gates import actor, estate, want
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 
 
-def overloaded() -> Rehearsal:
+def overloaded() -> SimulatedCluster:
     played = estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
     want(played, etl=40, pay=25)
     return played
 
 
-def kinds_of(played: Rehearsal, rounds: int, *, is_written: bool) -> list[StepKind]:
+def kinds_of(played: SimulatedCluster, rounds: int, *, is_written: bool) -> list[StepKind]:
     known: Acts = {}
     found: list[StepKind] = []
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""What must hold of every throttle: random estates, demand, lying cards, silent brokers, lost memory and refused writes."""
+"""What must hold of every throttle: random estates, demand, lying NICs, silent brokers, lost memory and refused writes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from controller_logic.throttle.decision import StepKind, ThrottleDecision
 from controller_logic.throttle.input import BrokerLimit, ManagedRate, RateKey, ThrottleMemory
 from controller_logic.throttle.settings import RELEASED, ClientFloors, ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT
-from tools.simulate.model import Actor, Rehearsal
+from tools.simulate.model import SimulatedClient, SimulatedCluster
 
 BROKERS = (1, 2, 3)
 megabytes = st.integers(0, 200).map(lambda number: number * MB)
@@ -40,21 +40,24 @@ class Turn:
 
 
 @st.composite
-def actors(draw: st.DrawFn, number: int) -> Actor:
+def actors(draw: st.DrawFn, number: int) -> SimulatedClient:
     level, contract = draw(st.sampled_from(Level)), draw(st.integers(5, 150)) * MB
     floor = None if level is Level.L0 else draw(st.integers(1000, contract))
-    return Actor(Entity(f"user-{number}"), draw(st.sampled_from([OUT, OUT, Direction.INGRESS])), level, contract, floor, draw(leaders))
+    return SimulatedClient(
+        Entity(f"user-{number}"), draw(st.sampled_from([OUT, OUT, Direction.INGRESS])), level, contract, floor, draw(leaders)
+    )
 
 
 @st.composite
-def estates(draw: st.DrawFn) -> Rehearsal:
+def estates(draw: st.DrawFn, *, release_after_seconds: float | None = None) -> SimulatedCluster:
     chosen = ThrottleSettings(
+        release_after_seconds=release_after_seconds,
         window=draw(st.sampled_from([QuotaWindow(), QuotaWindow(2, 1), QuotaWindow(11, 2)])),
         max_mute_seconds=draw(st.sampled_from([6, 12, 20])),
         floors=draw(st.sampled_from([ClientFloors(), ClientFloors(0, 0)])),
     )
     limits = {broker: BrokerLimit(100 * MB, 100 * MB, draw(st.sampled_from([None, 250 * MB]))) for broker in BROKERS}
-    made = Rehearsal(
+    made = SimulatedCluster(
         limits, [draw(actors(number)) for number in range(draw(st.integers(1, 6)))], chosen, draw(st.sampled_from([1.0, 5.0, 15.0]))
     )
     made.now_seconds = 1000.0
@@ -103,7 +106,7 @@ class Frame:
         return {key for key, held in self.memory.held.items() if held.decided_at_seconds == at_seconds and not held.applied}
 
 
-def played(made: Rehearsal, story: list[Turn]) -> Iterator[Frame]:
+def played(made: SimulatedCluster, story: list[Turn]) -> Iterator[Frame]:
     """Turn after turn, as the estate goes through them."""
     for turn in story:
         _happen(made, turn)
@@ -113,7 +116,7 @@ def played(made: Rehearsal, story: list[Turn]) -> Iterator[Frame]:
             yield Frame(turn, before, {rate.key: rate for rate in made.given().rates}, decision, made.memory)
 
 
-def _happen(made: Rehearsal, turn: Turn) -> None:
+def _happen(made: SimulatedCluster, turn: Turn) -> None:
     for (number, broker), rate in turn.wants.items():
         if number < len(made.actors):
             made.wants[made.actors[number].key, broker] = rate
@@ -128,7 +131,7 @@ def _happen(made: Rehearsal, turn: Turn) -> None:
 
 @SEARCH
 @given(estates(), stories())
-def test_l0_is_never_throttled_and_every_value_lies_between_floor_and_contract(made: Rehearsal, story: list[Turn]) -> None:
+def test_l0_is_never_throttled_and_every_value_lies_between_floor_and_contract(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         for key, step in frame.decision.steps.items():
             rate, stood = frame.rates[key], frame.before[key]
@@ -139,7 +142,9 @@ def test_l0_is_never_throttled_and_every_value_lies_between_floor_and_contract(m
 
 @SEARCH
 @given(estates(), stories(moves=False))
-def test_where_every_card_lies_nothing_changes_and_nobody_who_leads_on_a_lying_one_is_raised(made: Rehearsal, story: list[Turn]) -> None:
+def test_where_every_nic_lies_nothing_changes_and_nobody_who_leads_on_a_lying_one_is_raised(
+    made: SimulatedCluster, story: list[Turn]
+) -> None:
     for frame in played(made, story):
         lying = {broker for broker, said in frame.turn.lies.items() if said is not None and not 0 <= said < inf}
         for key, rate in frame.rates.items():
@@ -150,8 +155,30 @@ def test_where_every_card_lies_nothing_changes_and_nobody_who_leads_on_a_lying_o
 
 
 @SEARCH
+@given(estates(release_after_seconds=60.0), stories(moves=False))
+def test_load_that_is_unknown_for_long_lowers_nobody(made: SimulatedCluster, story: list[Turn]) -> None:
+    """Where every NIC lies, values in force only go up, whatever was decided before and however long it lasts."""
+    for frame in played(made, story):
+        lying = {broker for broker, said in frame.turn.lies.items() if said is not None and not 0 <= said < inf}
+        if lying == set(BROKERS):
+            assert all(frame.value(key) >= frame.before[key] for key in frame.rates)
+
+
+@SEARCH
+@given(estates(release_after_seconds=60.0), stories())
+def test_without_any_reading_everybody_is_back_at_the_contract_in_the_end(made: SimulatedCluster, story: list[Turn]) -> None:
+    for _ in played(made, story):
+        pass
+    made.lies = {(broker, direction): nan for broker in BROKERS for direction in Direction}
+    made.silent = set(BROKERS)
+    for _ in range(40):
+        made.run(60)
+    assert {one.key: made.in_force[one.key] for one in made.actors} == {one.key: one.promised for one in made.actors}
+
+
+@SEARCH
 @given(estates(), stories(restarts=False))
-def test_no_lowering_mutes_anybody_for_longer_than_allowed(made: Rehearsal, story: list[Turn]) -> None:
+def test_no_lowering_mutes_anybody_for_longer_than_allowed(made: SimulatedCluster, story: list[Turn]) -> None:
     """Neither by what the step itself predicts nor by the highest rate that was read of the entity within the last window."""
     window, bound_seconds = made.settings.window, made.settings.max_mute_seconds
     read: list[tuple[float, RateKey, float]] = []
@@ -170,7 +197,7 @@ def test_no_lowering_mutes_anybody_for_longer_than_allowed(made: Rehearsal, stor
 
 @SEARCH
 @given(estates(), stories(restarts=False))
-def test_two_cuts_of_one_rate_are_a_dwell_apart(made: Rehearsal, story: list[Turn]) -> None:
+def test_two_cuts_of_one_rate_are_a_dwell_apart(made: SimulatedCluster, story: list[Turn]) -> None:
     lowered: dict[RateKey, float] = {}
     for frame in played(made, story):
         now_seconds = frame.decision.rounds[0].at_seconds
@@ -182,7 +209,7 @@ def test_two_cuts_of_one_rate_are_a_dwell_apart(made: Rehearsal, story: list[Tur
 
 @SEARCH
 @given(estates(), stories())
-def test_a_tier_is_cut_only_where_the_lower_ones_cannot_give_enough(made: Rehearsal, story: list[Turn]) -> None:
+def test_a_tier_is_cut_only_where_the_lower_ones_cannot_give_enough(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         for one in frame.decision.rounds:
             for step in (step for step in one.steps if step.kind is StepKind.CUT):
@@ -193,7 +220,7 @@ def test_a_tier_is_cut_only_where_the_lower_ones_cannot_give_enough(made: Rehear
 
 @SEARCH
 @given(estates(), stories())
-def test_a_tier_is_raised_only_once_no_higher_one_is_throttled(made: Rehearsal, story: list[Turn]) -> None:
+def test_a_tier_is_raised_only_once_no_higher_one_is_throttled(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         for key in frame.fresh:
             step = frame.decision.steps[key]
@@ -204,7 +231,7 @@ def test_a_tier_is_raised_only_once_no_higher_one_is_throttled(made: Rehearsal, 
 
 @SEARCH
 @given(estates(), stories(honest=True, moves=False, restarts=False, refusals=False))
-def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(made: Rehearsal, story: list[Turn]) -> None:
+def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         for broker in BROKERS:
             for direction in Direction:
@@ -225,13 +252,13 @@ def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(made: R
 
 @SEARCH
 @given(estates(), stories(refusals=False))
-def test_losing_the_memory_writes_nothing_by_itself(made: Rehearsal, story: list[Turn]) -> None:
+def test_losing_the_memory_writes_nothing_by_itself(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         made.memory = ThrottleMemory()
         again = made.decide()
         made.memory = frame.memory
-        if frame.memory.lied:
-            continue  # which card lied up to which sample goes with the memory: it is believed a sample sooner
+        if frame.memory.distrusted_until:
+            continue  # which NIC lied up to which sample goes with the memory: it is believed a sample sooner
         for key, rate in frame.rates.items():
             held, step = frame.memory.held.get(key), again.steps.get(key)
             on_its_way = made.in_force[key] > rate.contract or (held is not None and held.of(rate.contract) != made.in_force[key])
@@ -242,7 +269,7 @@ def test_losing_the_memory_writes_nothing_by_itself(made: Rehearsal, story: list
 
 @SEARCH
 @given(estates(), stories())
-def test_the_same_input_and_memory_give_the_same_decision(made: Rehearsal, story: list[Turn]) -> None:
+def test_the_same_input_and_memory_give_the_same_decision(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         first, memory = made.decide(), made.memory
         made.memory = frame.memory
@@ -253,7 +280,7 @@ def test_the_same_input_and_memory_give_the_same_decision(made: Rehearsal, story
 
 @settings(deadline=None, max_examples=30)
 @given(estates())
-def test_constant_demand_comes_to_rest(made: Rehearsal) -> None:
+def test_constant_demand_comes_to_rest(made: SimulatedCluster) -> None:
     made.settings = ThrottleSettings()
     for _ in range(100):
         made.run(30)
@@ -265,7 +292,7 @@ def test_constant_demand_comes_to_rest(made: Rehearsal) -> None:
 
 @SEARCH
 @given(estates(), stories())
-def test_when_the_load_is_gone_everybody_is_back_at_exactly_the_contract(made: Rehearsal, story: list[Turn]) -> None:
+def test_when_the_load_is_gone_everybody_is_back_at_exactly_the_contract(made: SimulatedCluster, story: list[Turn]) -> None:
     for _ in played(made, story):
         pass
     made.wants, made.other, made.lies, made.silent = {}, {}, {}, set()

@@ -6,30 +6,30 @@ import pytest
 
 from controller_logic.quotas.kafka_window import predicted_mute_seconds
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
-from controller_logic.throttle.input import Held, RateKey, ThrottleMemory
+from controller_logic.throttle.input import ActiveThrottle, RateKey, ThrottleMemory
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
-from tools.simulate.model import Actor, Rehearsal
+from tools.simulate.model import SimulatedClient, SimulatedCluster
 
 
-def held_at(played: Rehearsal, **values_mb: float) -> None:
+def held_at(played: SimulatedCluster, **values_mb: float) -> None:
     """These users are throttled to so much, since long ago."""
-    held: dict[RateKey, Held] = {}
+    held: dict[RateKey, ActiveThrottle] = {}
     for one in played.actors:
         if str(one.entity.user) in values_mb:
             value = round(values_mb[str(one.entity.user)] * MB)
             played.in_force[one.key] = value
-            held[one.key] = Held(value, one.promised, 0.0, applied=True)
+            held[one.key] = ActiveThrottle(value, one.promised, 0.0, applied=True)
     played.memory = ThrottleMemory(held=held)
 
 
-def after_a_hold(played: Rehearsal) -> ThrottleDecision:
+def after_a_hold(played: SimulatedCluster) -> ThrottleDecision:
     """The round in which raises are first allowed."""
     for _ in range(3):
         assert not steps_of(played.run(15), StepKind.RAISE)
     return played.run(15)
 
 
-def one_user(contract_mb: float = 100, at_mb: float = 20, other_mb: float = 0) -> Rehearsal:
+def one_user(contract_mb: float = 100, at_mb: float = 20, other_mb: float = 0) -> SimulatedCluster:
     played = estate(actor("a", "L3", contract_mb))
     held_at(played, a=at_mb)
     want(played, a=contract_mb)
@@ -92,7 +92,7 @@ def test_a_user_who_binds_on_a_cool_broker_only_is_raised_although_another_is_ne
     assert steps_of(after_a_hold(played), StepKind.RAISE)["a"].value == 40 * MB
 
 
-def test_a_card_that_says_less_than_kafka_moves_leaves_less_headroom() -> None:
+def test_a_nic_that_says_less_than_kafka_moves_leaves_less_headroom() -> None:
     played = one_user(at_mb=60)
     played.lies[1, OUT] = 31 * MB
     assert steps_of(after_a_hold(played), StepKind.RAISE)["a"].value <= 95 * MB
@@ -108,7 +108,7 @@ def test_a_broker_without_a_limit_takes_whatever_is_given_back() -> None:
 
 @pytest.mark.parametrize(("higher", "lower"), [("L1", "L2"), ("L2", "L3"), ("L1", "L3")])
 def test_a_lower_tier_waits_until_the_higher_one_has_its_contract(higher: str, lower: str) -> None:
-    actors: list[Actor] = [actor("high", higher, 100), actor("low", lower, 100)]
+    actors: list[SimulatedClient] = [actor("high", higher, 100), actor("low", lower, 100)]
     played = estate(*actors)
     held_at(played, high=10, low=1)
     want(played, high=100, low=100)

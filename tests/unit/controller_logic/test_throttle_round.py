@@ -2,12 +2,12 @@
 
 import json
 
-from controller_logic.throttle.record import as_mapping
+from controller_logic.throttle.record import NEVER_THROTTLED, as_mapping
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
-from tools.simulate.model import Rehearsal
+from tools.simulate.model import SimulatedCluster
 
 
-def overloaded() -> Rehearsal:
+def overloaded() -> SimulatedCluster:
     played = estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
     want(played, etl=40, pay=25)
     return played
@@ -22,7 +22,7 @@ def test_a_record_has_the_studys_words_and_numbers() -> None:
     action = record["actions"][0]  # type: ignore[index]
     assert (action["entity"], action["from"], action["to"], action["limitedBy"]) == ("user=etl", 60 * MB, 25 * MB, "maxMute")
     assert action["predictedMute_s"] == 12
-    assert record["notDone"] == [{"entity": "user=pay", "why": "L0 is never throttled"}]
+    assert record["notDone"] == [{"entity": "user=pay", "why": NEVER_THROTTLED}]
 
 
 def test_a_record_can_be_written_as_json() -> None:

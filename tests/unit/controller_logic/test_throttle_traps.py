@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from controller_logic.model import ClientRate, Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.quotas.budget import BUDGET_SECONDS, admit, spend
+from controller_logic.quotas.budget import admit, spend, unexpired
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
-from controller_logic.throttle.input import Held, LastChange, ThrottleMemory
+from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
 from controller_logic.throttle.throttle import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
 
@@ -25,7 +25,7 @@ def test_b_on_a_full_link_a_cap_that_does_not_seem_to_bind_is_not_lifted() -> No
     played = estate(actor("a", "L3", 100, 1), limit_mb=100, capacity_mb=110)
     key = played.actors[0].key
     played.apply(key, 40 * MB)
-    played.memory = ThrottleMemory(held={key: Held(40 * MB, 100 * MB, 0.0, applied=True)})
+    played.memory = ThrottleMemory(held={key: ActiveThrottle(40 * MB, 100 * MB, 0.0, applied=True)})
     want(played, a=0.5)
     played.other[1, OUT] = 200 * MB
     for _ in range(20):
@@ -49,7 +49,7 @@ def test_c_a_throttled_entity_whose_rate_is_missing_is_not_released_as_idle() ->
     played = estate(actor("a", "L3", 100, 1), actor("seen", "L0", 100))
     key = played.actors[0].key
     played.apply(key, 20 * MB)
-    played.memory = ThrottleMemory(held={key: Held(20 * MB, 100 * MB, 0.0, applied=True)})
+    played.memory = ThrottleMemory(held={key: ActiveThrottle(20 * MB, 100 * MB, 0.0, applied=True)})
     want(played, seen=50)
     played.run(40)
     played.run(40)
@@ -64,7 +64,7 @@ def test_d_a_fraction_of_a_smaller_contract_is_lowered_in_safe_steps() -> None:
     key = played.actors[0].key
     played.apply(key, 40 * MB)
     played.changes.clear()
-    played.memory = ThrottleMemory(held={key: Held(40 * MB, 50 * MB, 0.0, applied=True)})
+    played.memory = ThrottleMemory(held={key: ActiveThrottle(40 * MB, 50 * MB, 0.0, applied=True)})
     want(played, a=40)
     played.pass_time(15)
     played.actors[0] = replace(played.actors[0], leaders={1: 1})
@@ -78,7 +78,7 @@ def test_d_after_such_a_step_the_next_one_waits_for_a_dwell() -> None:
     key = played.actors[0].key
     played.in_force[key] = 20 * MB
     played.changes[key] = LastChange(990.0, 40 * MB)
-    played.memory = ThrottleMemory(held={key: Held(40 * MB, 50 * MB, 0.0, applied=True)})
+    played.memory = ThrottleMemory(held={key: ActiveThrottle(40 * MB, 50 * MB, 0.0, applied=True)})
     want(played, a=20)
     played.pass_time(15)
     assert played.decide().steps[key].value == 20 * MB
@@ -93,7 +93,7 @@ def test_e_first_contracts_do_not_eat_the_budget_of_cuts() -> None:
     firsts = [write(number, WriteKind.FIRST, charged=False) for number in range(456)]
     spent = spend((), firsts, now_seconds=0.0)
     cuts = [write(number, WriteKind.LOWERING, charged=True) for number in range(300)]
-    assert len(admit(cuts, spent, 300, now_seconds=1.0).writes) == 300
+    assert len(admit(cuts, spent, 300, period_seconds=900.0, now_seconds=1.0).writes) == 300
 
 
 def test_f_a_severe_overload_does_not_cut_every_tier_at_once() -> None:
@@ -107,8 +107,10 @@ def test_f_a_severe_overload_does_not_cut_every_tier_at_once() -> None:
 def test_g_the_budget_slides_and_does_not_refill_drop_by_drop() -> None:
     spent = spend((), [write(number, WriteKind.LOWERING, charged=True) for number in range(300)], now_seconds=0.0)
     more = [write(number, WriteKind.LOWERING, charged=True) for number in range(300)]
-    assert admit(more, spent, 300, now_seconds=BUDGET_SECONDS - 1).writes == ()
-    assert len(admit(more, spend(spent, [], now_seconds=BUDGET_SECONDS), 300, now_seconds=BUDGET_SECONDS).writes) in (0, 300)
+    for period_seconds in (60.0, 900.0):
+        for now_seconds, admitted in ((period_seconds - 1, 0), (period_seconds, 300)):
+            left = unexpired(spent, period_seconds=period_seconds, now_seconds=now_seconds)
+            assert len(admit(more, left, 300, period_seconds=period_seconds, now_seconds=now_seconds).writes) == admitted
 
 
 def test_a_client_that_grew_since_it_was_read_is_allowed_for() -> None:
@@ -123,7 +125,7 @@ def test_a_throttled_client_runs_below_its_quota_and_still_counts_as_throttled()
     played = estate(actor("a", "L3", 100, 1))
     key = played.actors[0].key
     played.apply(key, 50 * MB)
-    held = {key: Held(50 * MB, 100 * MB, 0.0, applied=True)}
+    held = {key: ActiveThrottle(50 * MB, 100 * MB, 0.0, applied=True)}
     want(played, a=50)
     played.pass_time(60)
     given = played.given()

@@ -100,7 +100,7 @@ class Watcher(LoadedWorld):
 
 
 def watched_world() -> Watcher:
-    world = loaded_world(notifications_per_quarter_hour=BUDGET)
+    world = loaded_world(write_budget_changes=BUDGET)
     return Watcher(world.tiers, world.policy, world.topology, wants=world.wants)
 
 

@@ -10,6 +10,7 @@ import pytest
 import demo.__main__ as program
 from demo.outcome import Outcome
 from lab.errors import LabError
+from tests.goldens.golden import numbers
 
 from .conftest import PlayedRun
 
@@ -45,7 +46,8 @@ def test_of_each_phase_with_a_missed_bound_it_is_said_what_the_machine_did(
     share: float, lines: int, played: PlayedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends_with(monkeypatch, lambda: played(delivered_share=share))
-    assert capsys.readouterr().out.count("processors 60 % busy, 7 % taken by the machine's host") == lines
+    said = [line for line in capsys.readouterr().out.splitlines() if {60, 7} <= numbers(line)]
+    assert len(said) == lines
 
 
 def test_a_quota_that_came_too_late_is_exit_code_1(played: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +76,7 @@ def is_interrupted() -> Outcome:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("end", "code", "said"), [(fails, 1, "broker-1 ended with code 1"), (is_interrupted, 130, "stopped and removed")])
+@pytest.mark.parametrize(("end", "code", "said"), [(fails, 1, "broker-1 ended with code 1"), (is_interrupted, 130, "")])
 def test_without_a_result_nothing_is_reported(
     end: Callable[[], Outcome], code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

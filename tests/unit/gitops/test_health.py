@@ -10,7 +10,7 @@ import pytest
 import yaml
 from lupa.lua51 import LuaError
 
-from controller_logic.reasons import Reason
+from controller_logic.reasons import STALLED, Reason
 from tests.unit.gitops.argo_lua import health_of
 from tests.unit.gitops.samples import CUSTOMIZATIONS, SAMPLES, SCRIPTS, Sample, script_of
 from tidegate.resources.kinds import KINDS, parse_object
@@ -53,6 +53,16 @@ def test_what_is_not_ready_is_never_shown_healthy_but_an_override_that_is_over(k
         {Reason.OVERRIDE_EXPIRED} if kind == "QuotaOverride" else set()
     )
     assert set(shown.values()) <= {"Healthy", "Progressing", "Suspended", "Degraded"}
+
+
+@each_kind
+def test_what_waits_for_a_person_is_degraded(kind: str) -> None:
+    assert {health_of(script_of(kind), told(kind, "False", reason))["status"] for reason in STALLED} == {"Degraded"}
+    stalled = {"type": "Stalled", "status": "True", "observedGeneration": 1, "reason": "Starting", "message": "Because."}
+    document = told(kind, "False", Reason.STARTING)
+    assert health_of(script_of(kind), document)["status"] == "Progressing"
+    document["status"]["conditions"].append(stalled)
+    assert health_of(script_of(kind), document)["status"] == "Degraded"
 
 
 @each_kind

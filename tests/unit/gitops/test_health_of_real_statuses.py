@@ -39,9 +39,10 @@ def shown_all(stage: Stage, *refs: ObjectRef) -> list[str]:
     return [shown(stage, ref) for ref in refs]
 
 
-def override(stage: Stage, **spec: Any) -> ObjectRef:
-    said = {"policyRef": {"name": "orders"}, "user": "alice", "expiresAt": "2026-11-22T12:00:00Z", "reason": "agreed", **spec}
-    said.setdefault("set", {"perPartition": {"produce": "20M"}})
+def override(stage: Stage, user: str = "alice") -> ObjectRef:
+    rates = {"action": "SetRates", "rates": {"perPartition": {"produce": "20M"}}}
+    ends = {"expiresAt": "2026-11-22T12:00:00Z", "reason": "agreed"}
+    said = {"policyRef": {"name": "orders"}, "target": {"user": user}, **rates, **ends}
     raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": "more", "namespace": "streaming"}, "spec": said})
     ref = ObjectRef.of(QUOTA_OVERRIDES, raw)
     stage.kubernetes.edit(ref, lambda obj: obj["metadata"].update(creationTimestamp="2026-11-21T12:00:00Z"))
@@ -116,10 +117,10 @@ def test_a_tier_waits_for_a_topic_and_is_degraded_by_a_conflict(
 def test_an_override_for_nobody_waits_and_one_that_does_not_fit_is_degraded(stage: Stage) -> None:
     stage.policy()
     stage.tier()
-    nobody = override(stage, user="nobody")
+    no_one = override(stage, user="nobody")
     stage.run()
-    assert shown(stage, nobody) == "Progressing"
-    unfit = {"user": "alice", "set": {"perBroker": {"fetch": "1M"}}}
-    stage.kubernetes.edit(nobody, lambda raw: raw["spec"].update(unfit))
+    assert shown(stage, no_one) == "Progressing"
+    unfit = {"target": {"user": "alice"}, "rates": {"perBroker": {"fetch": "1M"}}}
+    stage.kubernetes.edit(no_one, lambda raw: raw["spec"].update(unfit))
     stage.run()
-    assert (shown(stage, nobody), stage.condition(nobody)) == ("Degraded", ("False", "OverrideUnfit"))
+    assert (shown(stage, no_one), stage.condition(no_one)) == ("Degraded", ("False", "OverrideUnfit"))

@@ -1,5 +1,6 @@
 """How a start of a ZooKeeper client that fails is told; starts against real servers are in the integration tests."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,4 +31,14 @@ def test_a_refused_login_is_told_from_silence(
 
     monkeypatch.setattr(session, "_await_login", fails)
     with pytest.raises(told, match=r"127\.0\.0\.1:1"):
-        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login))
+        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login), lambda _: None)
+
+
+def test_a_refused_login_reads_like_this(monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]) -> None:
+    def fails(*_: Any) -> None:
+        raise AuthFailedError
+
+    monkeypatch.setattr(session, "_await_login", fails)
+    with pytest.raises(Unauthorized) as refused:
+        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=LOGIN), lambda _: None)
+    golden(refused.value.message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -80,11 +80,13 @@ def test_what_does_not_read_is_said_to_and_written_over(text: str) -> None:
     assert read_result(kubernetes, OURS)[1] is None
 
 
-def test_the_result_goes_with_its_policy() -> None:
+def test_the_result_goes_with_its_policy(golden: Callable[[str], None]) -> None:
     kubernetes = InMemoryKubernetes()
     record(kubernetes, 0)
     written = kubernetes.read_config_map("streaming", "orders-rollup")
     assert written is not None
     assert written["metadata"]["ownerReferences"][0]["uid"] == OURS["metadata"]["uid"]
     other = {**OURS, "metadata": {**OURS["metadata"], "uid": "another"}}
-    assert read_result(kubernetes, other) == (None, "it was written for another policy of the same name")
+    result, why = read_result(kubernetes, other)
+    assert result is None
+    golden(why or "")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
-from tidegate.kube.status import Condition, StatusWriter, apply, difference, merge, set_condition
+from tidegate.kube.status import StatusWriter, apply, difference, merge
 
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T12:00:10Z"
 NOON_SECONDS = 1767268800.0
@@ -45,8 +45,7 @@ def test_last_transition_time_moves_only_with_the_status(status: str, moved_at: 
 
 def test_conditions_of_others_stay_where_they_are() -> None:
     theirs = {**condition(kind="Audited"), "lastTransitionTime": NOON}
-    ready = Condition("Ready", "True", "InSync", "well", observed_generation=1)
-    assert set_condition([theirs], ready, now=LATER) == [theirs, {**condition(), "lastTransitionTime": LATER}]
+    assert merge([theirs], [condition()], now=LATER) == [theirs, {**condition(), "lastTransitionTime": LATER}]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import pytest
 
 from lab.rates import ByteSeries, Sample, steady_mean
+from tests.goldens.golden import numbers
 
 TENTH = 0.1
 
@@ -48,5 +49,6 @@ def test_a_series_without_samples_is_a_rate_of_zero() -> None:
 
 @pytest.mark.parametrize("length", [0, 11.9])
 def test_a_window_shorter_than_one_sawtooth_is_refused(length: float) -> None:
-    with pytest.raises(ValueError, match="at least 12 s"):
+    with pytest.raises(ValueError) as refused:
         steady_mean(ByteSeries([]), 0.0, length)
+    assert 12 in numbers(str(refused.value))

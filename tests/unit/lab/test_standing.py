@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +57,9 @@ def test_a_stranger_with_the_keepers_pid_is_left_alone(bystander: ProcessIdentit
     assert standing.everything() == []
 
 
-def test_a_name_in_use_is_refused(bystander: ProcessIdentity) -> None:
+def test_a_name_in_use_is_refused(bystander: ProcessIdentity, golden: Callable[[str], None]) -> None:
     recorded(bystander)
-    with pytest.raises(LabError, match="'orders' is up already"):
+    with pytest.raises(LabError) as refused:
         standing.bring_up("orders", Wanted(parts=("kafka",)))
+    assert "'orders'" in str(refused.value)
+    golden(str(refused.value))

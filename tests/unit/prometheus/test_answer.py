@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -107,6 +108,7 @@ def test_whatever_stands_in_an_answer_it_is_read_or_refused_and_nothing_else_hap
         assert all(math.isfinite(at) for series in read(text).items for at, _ in series.samples)
 
 
-def test_a_web_page_is_named() -> None:
-    with pytest.raises(NotJson, match="web page"):
+def test_a_web_page_is_named(golden: Callable[[str], None]) -> None:
+    with pytest.raises(NotJson) as refused:
         read(b"  <!DOCTYPE html>")
+    golden(str(refused.value))

@@ -1,4 +1,4 @@
-"""Each preset asks for what its exporter tells, leaves out cards that count bytes twice, and gives way to queries of one's own."""
+"""Each preset asks for what its exporter tells, leaves out NICs that count bytes twice, and gives way to queries of one's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from tidegate.prometheus.queries import identity_of, queries_of
+from tidegate.prometheus.queries import identity_of, narrowed, queries_of
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, PrometheusServer, Queries
 
 SERVER = PrometheusServer("http://prometheus:9090")
@@ -25,7 +25,7 @@ def devices_left_out(query: str | None) -> re.Pattern[str]:
 
 @pytest.mark.parametrize("preset", [Preset.NODE_EXPORTER, Preset.CADVISOR])
 @pytest.mark.parametrize("device", ["eth0", "eth10", "ens5", "eno1", "enp3s0f1", "enp0s31f6", "ib0", "em1", "p1p1", "enx001122aabbcc"])
-def test_a_real_card_is_counted(preset: Preset, device: str) -> None:
+def test_a_real_nic_is_counted(preset: Preset, device: str) -> None:
     assert not devices_left_out(queries(preset).egress).fullmatch(device)
 
 
@@ -38,12 +38,12 @@ def test_a_real_card_is_counted(preset: Preset, device: str) -> None:
         *("eth0.100", "eth0@if5", "vlan7", "ip6tnl0", "sit0", "gre0", "erspan0", "enP3p0s2", "ovs-system", "macvlan1"),
     ],
 )
-def test_a_device_whose_bytes_another_card_counts_is_left_out(preset: Preset, device: str) -> None:
+def test_a_device_whose_bytes_another_nic_counts_is_left_out(preset: Preset, device: str) -> None:
     assert devices_left_out(queries(preset).ingress).fullmatch(device)
 
 
 @pytest.mark.parametrize("preset", [Preset.NODE_EXPORTER, Preset.CADVISOR, Preset.JMX_EXPORTER])
-def test_a_preset_asks_for_cards_rates_and_throttle_times_in_both_directions(preset: Preset) -> None:
+def test_a_preset_asks_for_nics_rates_and_throttle_times_in_both_directions(preset: Preset) -> None:
     found = queries(preset)
     texts = [getattr(found, field.name) for field in fields(Queries)]
     assert all(texts)
@@ -70,6 +70,38 @@ def test_custom_asks_what_is_declared_and_nothing_else() -> None:
 def test_a_declared_query_replaces_the_presets_and_leaves_the_others(name: str) -> None:
     declared = queries(Preset.NODE_EXPORTER, queries=Queries(**{name: "mine"}))
     assert declared == replace(queries(Preset.NODE_EXPORTER), **{name: "mine"})
+
+
+@pytest.mark.parametrize("preset", [Preset.NODE_EXPORTER, Preset.CADVISOR, Preset.JMX_EXPORTER])
+def test_matchers_narrow_every_query_of_a_preset_and_every_declared_one(preset: Preset) -> None:
+    narrow = {"region": "eu", "cluster": 'or"ders\\'}
+    wanted = r',cluster="or\"ders\\",region="eu"}'
+    for declared in (Queries(), Queries(egress="sent", fetch_rate='rates{job="a"}')):
+        found, plain = queries(preset, queries=declared, matchers=narrow), queries(preset, queries=declared)
+        for field in fields(Queries):
+            query, before = getattr(found, field.name), getattr(plain, field.name)
+            assert query == (before.removesuffix("}") + wanted if before.endswith("}") else before + "{" + wanted[1:])
+
+
+def test_matchers_narrow_the_queries_of_preset_custom() -> None:
+    found = queries(Preset.CUSTOM, queries=Queries(egress="sent", ingress="{__name__=`in{}`, }"), matchers={"cluster": "a"})
+    assert found == Queries(egress='sent{cluster="a"}', ingress='{__name__=`in{}`,cluster="a"}')
+
+
+@pytest.mark.parametrize(
+    ("query", "narrow"),
+    [
+        ("sent", 'sent{a="1"}'),
+        (" sent ", 'sent{a="1"}'),
+        ("sent{}", 'sent{a="1"}'),
+        ("sent{ }", 'sent{a="1"}'),
+        ('sent{b="}"}', 'sent{b="}",a="1"}'),
+        ('{b="x",}', '{b="x",a="1"}'),
+    ],
+)
+def test_a_matcher_is_put_into_any_plain_selector(query: str, narrow: str) -> None:
+    assert narrowed(query, ['a="1"']) == narrow
+    assert narrowed(query, []) == query
 
 
 def test_series_name_their_broker_by_a_label_and_cadvisors_by_the_pod() -> None:

@@ -60,7 +60,7 @@ def reasons(readings: Readings) -> list[Reason]:
     return [problem.reason for problem in readings.problems]
 
 
-def test_a_whole_answer_gives_cards_and_clients_with_their_times_and_no_problem() -> None:
+def test_a_whole_answer_gives_nics_and_clients_with_their_times_and_no_problem() -> None:
     readings, _ = read(answering(WHOLE))
     assert readings.problems == ()
     assert (readings.read_at_seconds, readings.scrape_seconds) == (NOW, 15)
@@ -76,7 +76,7 @@ def test_a_throttle_time_that_is_missing_is_not_zero() -> None:
     assert readings.clients[Entity("bob"), 2, Direction.EGRESS].throttle_milliseconds is None
 
 
-def test_cards_are_asked_for_long_enough_to_see_k_of_n_and_clients_for_as_long_as_they_are_fresh() -> None:
+def test_nics_are_asked_for_long_enough_to_see_k_of_n_and_clients_for_as_long_as_they_are_fresh() -> None:
     _, server = read(answering(WHOLE), scrape_interval_seconds=30, stale_after_seconds=90)
     assert [seen.query for seen in server.seen[:3]] == ["sent[150s]", "received[150s]", "fetched[90s]"]
 

@@ -1,7 +1,7 @@
-"""What bad input gets, row by row: the field that is blamed, and the words in which a person reads what must hold.
+"""What bad input gets, row by row: the field that is blamed.
 
-The same rows are put to the models (unit tests) and to a real API server (integration tests). `says` are the words of our
-own rules, which both use; where only the schema speaks, the API server has words of its own (`server_says`).
+The same rows are put to the models (unit tests) and to a real API server (integration tests). Both use the words of our own rules;
+where only the schema speaks, the API server has words of its own (`server_says`).
 """
 
 from tests.unit.resources.bad_overrides import BAD_OVERRIDES

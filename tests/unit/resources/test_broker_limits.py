@@ -2,25 +2,30 @@
 
 import pytest
 
-from tidegate.resources.policy import BrokerLimitOverride, BrokerLimits
+from tidegate.resources.policy import BrokerLimits, NicLimits
 
-LIMITS = BrokerLimits(
-    egress_limit=2000,
-    egress_capacity=9000,
-    overrides=(BrokerLimitOverride(ids=(7, 8), egress_limit=3000), BrokerLimitOverride(ids=(9,), ingress_limit=4000, egress_capacity=5000)),
+LIMITS = BrokerLimits.model_validate_json(
+    """{
+    "egress": {"limit": "2k", "capacity": "9k"},
+    "overrides": [
+        {"ids": [7, 8], "egress": {"limit": "3k"}},
+        {"ids": [9], "egress": {"capacity": "5k"}, "ingress": {"limit": "4k", "capacity": "6k"}}
+    ]}"""
 )
+Rates = tuple[int | None, int | None]
 
 
 @pytest.mark.parametrize(
-    ("broker", "egress_limit", "ingress_limit", "egress_capacity"),
+    ("broker", "egress", "ingress"),
     [
-        pytest.param(1, 2000, None, 9000, id="a broker without override"),
-        pytest.param(8, 3000, None, 9000, id="an override of one limit leaves the others"),
-        pytest.param(9, 2000, 4000, 5000, id="an override of the others leaves the first"),
+        pytest.param(1, (2000, 9000), (None, None), id="a broker without override"),
+        pytest.param(8, (3000, 9000), (None, None), id="an override of one limit leaves the others"),
+        pytest.param(9, (2000, 5000), (4000, 6000), id="an override of the others leaves the first"),
     ],
 )
-def test_an_override_replaces_only_what_it_names(
-    broker: int, egress_limit: int | None, ingress_limit: int | None, egress_capacity: int | None
-) -> None:
-    found = (LIMITS.egress_limit_of(broker), LIMITS.ingress_limit_of(broker), LIMITS.egress_capacity_of(broker))
-    assert found == (egress_limit, ingress_limit, egress_capacity)
+def test_an_override_replaces_only_what_it_names(broker: int, egress: Rates, ingress: Rates) -> None:
+    assert (rates(LIMITS.egress_of(broker)), rates(LIMITS.ingress_of(broker))) == (egress, ingress)
+
+
+def rates(limits: NicLimits | None) -> Rates:
+    return (None, None) if limits is None else (limits.limit, limits.capacity)

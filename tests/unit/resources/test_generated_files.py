@@ -74,7 +74,7 @@ def test_the_reference_page_holds_every_field_and_every_rule(kind: Kind) -> None
         ("escalation.holdSeconds", "45", "How long brokers must stay within their limits"),
         ("metrics.staleAfterSeconds", "three scrape intervals", "A reading older than this is not acted on."),
         ("kafka.quotaWindow.samples", "11, which is Kafka's default", "The brokers' quota.window.num."),
-        ("metrics.enableMetering", "false", "true: write a quota that never binds (2^53-1 B/s)"),
+        ("defaults.metering", "Disabled", "Enabled: write a quota that never binds (2^53-1 B/s)"),
         ("members[].topics", "", "Topics by name"),
     ],
 )

@@ -1,5 +1,6 @@
 """The translator keeps what has a faithful structural form and refuses the rest, so that nothing surprises at the API server."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -22,6 +23,7 @@ def translated(field: Schema, **more: Any) -> Any:
     ("field", "expected"),
     [
         pytest.param({**NAME, "title": "Field", "examples": ["x"]}, NAME, id="titles and examples are dropped"),
+        pytest.param({**NAME, "default": "x"}, NAME, id="a default stays with the model: the server would write it into specs"),
         pytest.param(
             {"anyOf": [{"type": "string", "maxLength": 8}, {"type": "null"}], "default": None, "description": "A name."},
             NAME,
@@ -55,29 +57,28 @@ def test_references_are_inlined_and_what_stands_beside_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "complaint"),
+    "field",
     [
-        ({**NAME, "readOnly": True}, "keyword 'readOnly'"),
-        ({"type": "number", "description": "N."}, "type 'number'"),
-        ({"description": "Anything."}, "has no type"),
-        ({"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "U."}, "union of types"),
-        ({"oneOf": [NAME], "description": "U."}, "keyword 'oneOf'"),
-        ({**NAME, "default": "x"}, "default 'x'"),
-        ({"type": "string", "description": "T."}, "needs maxLength"),
-        ({"type": "integer", "minimum": 0, "description": "N."}, "needs maximum"),
-        ({"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "description": "N."}, "beyond 2^53-1"),
-        ({"type": "array", "items": NAME, "description": "L."}, "needs maxItems"),
-        ({"type": "object", "additionalProperties": NAME, "description": "M."}, "needs maxProperties"),
-        ({"type": "object", "additionalProperties": True, "description": "M."}, "schema for its values"),
-        ({"type": "object", "description": "O."}, "needs properties"),
-        ({"x-kubernetes-int-or-string": True, "description": "R."}, "needs minimum and maximum and maxLength"),
-        ({"type": "string", "maxLength": 8}, "no description"),
-        ({**NAME, "format": "duration"}, "format 'duration'"),
-        ({**NAME, "pattern": "^(?!x)"}, "RE2"),
-        ({**NAME, "pattern": r"(a)\1"}, "RE2"),
-        ({"type": "array", "items": NAME, "maxItems": 2, "uniqueItems": True, "description": "S."}, "keyword 'uniqueItems'"),
-        ({"type": "array", "prefixItems": [NAME], "maxItems": 1, "description": "T."}, "keyword 'prefixItems'"),
-        (
+        pytest.param({**NAME, "readOnly": True}, id="keyword 'readOnly'"),
+        pytest.param({"type": "number", "description": "N."}, id="type 'number'"),
+        pytest.param({"description": "Anything."}, id="has no type"),
+        pytest.param({"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "U."}, id="union of types"),
+        pytest.param({"oneOf": [NAME], "description": "U."}, id="keyword 'oneOf'"),
+        pytest.param({"type": "string", "description": "T."}, id="needs maxLength"),
+        pytest.param({"type": "integer", "minimum": 0, "description": "N."}, id="needs maximum"),
+        pytest.param({"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "description": "N."}, id="beyond 2^53-1"),
+        pytest.param({"type": "array", "items": NAME, "description": "L."}, id="needs maxItems"),
+        pytest.param({"type": "object", "additionalProperties": NAME, "description": "M."}, id="needs maxProperties"),
+        pytest.param({"type": "object", "additionalProperties": True, "description": "M."}, id="schema for its values"),
+        pytest.param({"type": "object", "description": "O."}, id="needs properties"),
+        pytest.param({"x-kubernetes-int-or-string": True, "description": "R."}, id="keyword 'x-kubernetes-int-or-string'"),
+        pytest.param({"type": "string", "maxLength": 8}, id="no description"),
+        pytest.param({**NAME, "format": "duration"}, id="format 'duration'"),
+        pytest.param({**NAME, "pattern": "^(?!x)"}, id="a look ahead"),
+        pytest.param({**NAME, "pattern": r"(a)\1"}, id="a reference back"),
+        pytest.param({"type": "array", "items": NAME, "maxItems": 2, "uniqueItems": True, "description": "S."}, id="keyword 'uniqueItems'"),
+        pytest.param({"type": "array", "prefixItems": [NAME], "maxItems": 1, "description": "T."}, id="keyword 'prefixItems'"),
+        pytest.param(
             {
                 "type": "array",
                 "maxItems": 2,
@@ -86,24 +87,24 @@ def test_references_are_inlined_and_what_stands_beside_wins() -> None:
                 "x-kubernetes-list-map-keys": ["n"],
                 "description": "L.",
             },
-            "list map key 'n'",
+            id="list map key 'n'",
         ),
-        ({"type": "string", "maxLength": 8, "exclusiveMinimum": 1, "description": "T."}, "integers only"),
-        ({"$ref": "#/$defs/Gone", "description": "G."}, "Gone"),
+        pytest.param({"type": "string", "maxLength": 8, "exclusiveMinimum": 1, "description": "T."}, id="integers only"),
+        pytest.param({"$ref": "#/$defs/Gone", "description": "G."}, id="Gone"),
     ],
 )
-def test_what_has_no_structural_form_is_refused_with_its_path(field: Schema, complaint: str) -> None:
+def test_what_has_no_structural_form_is_refused_with_its_path(field: Schema, golden: Callable[[str], None]) -> None:
     with pytest.raises(UnknownSchema) as refusal:
         translated(field)
-    assert complaint in str(refusal.value)
     assert refusal.value.path == "field"
+    golden(str(refusal.value))
 
 
 def test_recursion_is_refused() -> None:
     class Folder(BaseModel):
         folders: Annotated[list["Folder"], Field(max_length=3, description="Inner folders.")]
 
-    with pytest.raises(UnknownSchema, match="recursive"):
+    with pytest.raises(UnknownSchema):
         structural_schema(Folder.model_json_schema())
 
 

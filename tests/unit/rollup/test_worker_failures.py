@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, TidegateError, Unauthorized
-from tidegate.rollup.spark.stages import told_by_worker
+from tidegate.rollup.spark.stages import from_worker
 from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.manifest import OtherVersion
 
@@ -37,16 +39,16 @@ Traceback (most recent call last):
     ],
 )
 def test_the_last_error_of_ours_is_the_one(told: str, kind: type[TidegateError]) -> None:
-    found = told_by_worker(SPARKS.format(told=told))
+    found = from_worker(SPARKS.format(told=told))
     assert type(found) is kind
     assert str(found) == "Prometheus is away."
 
 
-def test_a_worker_that_was_lost_may_be_luckier_next_time() -> None:
-    found = told_by_worker("SparkException: Job aborted: ExecutorLostFailure (executor 1 exited caused by one of the running tasks)")
+def test_a_worker_that_was_lost_may_be_luckier_next_time(golden: Callable[[str], None]) -> None:
+    found = from_worker("SparkException: Job aborted: ExecutorLostFailure (executor 1 exited caused by one of the running tasks)")
     assert isinstance(found, RetryLater)
-    assert "more memory" in found.message
+    golden(found.message)
 
 
 def test_anything_else_is_a_bug_and_stays_one() -> None:
-    assert told_by_worker("pyspark.errors.exceptions.captured.AnalysisException: no such column") is None
+    assert from_worker("pyspark.errors.exceptions.captured.AnalysisException: no such column") is None

@@ -9,6 +9,8 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
 from typing import Protocol
 
 import structlog
@@ -26,43 +28,39 @@ Compose = Callable[[], list[str]]  # puts lines into words; must not raise
 
 
 class Sink(Protocol):
-    """Takes whole lines. Raises OSError when they were not all taken."""
+    """Takes whole lines. `append` raises OSError when they were not all taken."""
 
     def append(self, text: str) -> None: ...
 
+    def close(self) -> None: ...
 
-class AuditFile:
-    """One file that is only ever appended to; opened anew when its owner moved it away (logrotate with `create` or `copytruncate`)."""
+
+class AuditFile(WatchedFileHandler):
+    """One file that is only ever appended to; opened anew when its owner moved it away (logrotate with `create` or `copytruncate`).
+
+    The base class watches for that. The bytes are written here: a stream with a buffer would keep what a full disk refused and write it
+    later, behind a torn line, when it has been counted as lost.
+    """
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor: int | None = None
+        super().__init__(path, delay=True)
         self._torn = False
 
     def append(self, text: str) -> None:
         """Write lines that end with a line break. After a line that was torn by a crash or a full disk a new one begins."""
-        descriptor = self._open()
+        self.reopenIfNeeded()
+        if self.stream is None:
+            self.stream = self._open()
         data = b"\n" * self._torn + text.encode()
         self._torn = True
-        _write_all(descriptor, data)
+        _write_all(self.stream.fileno(), data)
         self._torn = False
 
-    def _open(self) -> int:
-        if self._descriptor is not None and not self._was_moved(self._descriptor):
-            return self._descriptor
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _MODE)
-        size = os.fstat(self._descriptor).st_size
-        self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
-        return self._descriptor
-
-    def _was_moved(self, descriptor: int) -> bool:
-        try:
-            return not os.path.samestat(os.stat(self._path), os.fstat(descriptor))
-        except FileNotFoundError:
-            return True
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_RDWR | os.O_APPEND | os.O_CREAT, _MODE)
+        size = os.fstat(descriptor).st_size
+        self._torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        return os.fdopen(descriptor, "a", encoding="utf-8")  # "a+" would refuse a pipe
 
 
 class StandardOutput:
@@ -71,12 +69,18 @@ class StandardOutput:
     def append(self, text: str) -> None:
         _write_all(sys.stdout.fileno(), text.encode())
 
+    def close(self) -> None:
+        """It is the process's."""
+
 
 class Nowhere:
     """Keeps nothing."""
 
     def append(self, text: str) -> None:
         """Forgotten."""
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -89,8 +93,12 @@ def sink_at(place: str) -> Sink:
     return StandardOutput() if place == STANDARD_STREAM else AuditFile(place)
 
 
-class AuditDesk:
-    """Has lines composed and hands them to the sink, in the order in which they came; `put` never waits and never raises."""
+class AuditQueue:
+    """Has lines composed and hands them to the sink, in the order in which they came; `put` never waits and never raises.
+
+    Not logging's QueueHandler and QueueListener: the one prints what a full queue refuses, the other's `stop` waits without a limit for a
+    sink that does not move, and the process would not end.
+    """
 
     def __init__(self, sink: Sink, place: str, *, count: Count, beside: bool = True) -> None:
         self._sink = sink
@@ -113,14 +121,16 @@ class AuditDesk:
             self._count("lost", 1)
 
     def close(self) -> None:
-        """Deliver what waits; a sink that stands still is given up after a moment."""
-        if self._hand is None or not self._hand.is_alive():
-            return
-        try:
-            self._waiting.put(None, timeout=_CLOSE_SECONDS)
-        except queue.Full:
-            return
-        self._hand.join(_CLOSE_SECONDS)
+        """Deliver what waits and close the sink; one that does not move is given up after a moment."""
+        if self._hand is not None and self._hand.is_alive():
+            try:
+                self._waiting.put(None, timeout=_CLOSE_SECONDS)
+            except queue.Full:
+                return
+            self._hand.join(_CLOSE_SECONDS)
+            if self._hand.is_alive():
+                return
+        self._sink.close()
 
     def _run(self) -> None:
         while (compose := self._waiting.get()) is not None:

@@ -22,7 +22,7 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ACTIONS, Acts, Phase, Round, StepKind, ThrottleDecision, ThrottleStep, new_acts
 from controller_logic.throttle.input import RateKey
 from controller_logic.throttle.record import as_mapping
-from tidegate.control.audit.sink import AuditDesk, Nowhere, sink_at
+from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
 from tidegate.control.reconcile import Applied
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH
 from tidegate.metrics import Telemetry
@@ -166,7 +166,7 @@ def override_line(place: Place, override: Override, entities: Sequence[Entity], 
     return place.line("override", **told, entities=[str(entity) for entity in entities])
 
 
-# What a round of cuts or raises did: cards, rates and mutes before it, and two rhythms of a
+# What a round of cuts or raises did: NICs, rates and mutes before it, and two rhythms of a
 # throttled client after it.
 #
 # The observed mute is the highest throttle time that Kafka told of in between, in any reading: a
@@ -223,15 +223,15 @@ class PendingEffect:
         )
 
     def _brokers(self, throttle: ThrottleDecision | None) -> list[Line]:
-        after = _cards(next((one for one in throttle.rounds if one.direction is self.record.direction), None)) if throttle else {}
+        after = _nics(next((one for one in throttle.rounds if one.direction is self.record.direction), None)) if throttle else {}
         concerned = {broker for step in self.steps.values() for broker in step.brokers}
-        views = [view for view in self.record.brokers if view.need > 0 or view.card.broker in concerned]
+        views = [view for view in self.record.brokers if view.need > 0 or view.nic.broker in concerned]
         return [
             {
-                "id": view.card.broker,
-                "threshold": view.card.limit,
-                "nicBefore": view.card.bytes_per_second,
-                "nicAfter": after.get(view.card.broker),
+                "id": view.nic.broker,
+                "threshold": view.nic.limit,
+                "nicBefore": view.nic.bytes_per_second,
+                "nicAfter": after.get(view.nic.broker),
             }
             for view in views
         ]
@@ -251,8 +251,8 @@ class PendingEffect:
         }
 
 
-def _cards(record: Round | None) -> Mapping[int, float | None]:
-    return {} if record is None else {view.card.broker: view.card.bytes_per_second for view in record.brokers}
+def _nics(record: Round | None) -> Mapping[int, float | None]:
+    return {} if record is None else {view.nic.broker: view.nic.bytes_per_second for view in record.brokers}
 
 
 def _rate(step: ThrottleStep, readings: Readings | None) -> float | None:
@@ -427,7 +427,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 class AuditTrail:
     """The trail of one process, of all its policies. Each policy has one caller at a time."""
 
-    def __init__(self, desk: AuditDesk) -> None:
+    def __init__(self, desk: AuditQueue) -> None:
         self._desk = desk
         self._lock = threading.Lock()
         self._stories: dict[str, AuditStory] = {}
@@ -464,12 +464,12 @@ def open_audit_trail(place: str, telemetry: Telemetry) -> AuditTrail:
     def count(result: str, lines: int) -> None:
         telemetry.audit_lines.labels(result).inc(lines)
 
-    return AuditTrail(AuditDesk(sink_at(place), place, count=count))
+    return AuditTrail(AuditQueue(sink_at(place), place, count=count))
 
 
 def unread_trail() -> AuditTrail:
     """A trail that nobody keeps, for a process that has no audit file and no standard output: a test."""
-    return AuditTrail(AuditDesk(Nowhere(), "nowhere", count=lambda *_: None, beside=False))
+    return AuditTrail(AuditQueue(Nowhere(), "nowhere", count=lambda *_: None, beside=False))
 
 
 def _texts(story: AuditStory, place: Place, happened: Happened) -> list[str]:

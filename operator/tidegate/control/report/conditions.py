@@ -12,11 +12,11 @@ from typing import Any
 
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberState
 from controller_logic.model import Direction, Hold, Mode, ReadingProblem
-from controller_logic.reasons import Reason
+from controller_logic.reasons import STALLED, Reason
 from controller_logic.rollup_schedule import Due, Window
-from controller_logic.throttle.pressure import Card, Pressure
+from controller_logic.throttle.pressure import NicStatus, Pressure
 from tidegate.control.reconcile import PassResult
-from tidegate.control.rollups import RollupSight
+from tidegate.control.rollups import RollupProgress
 from tidegate.kube.rollup_jobs import rfc3339
 from tidegate.resources.status import RollupStatus
 
@@ -50,6 +50,13 @@ def ready(status: Truth, reason: Reason, message: str) -> Verdict:
     return Verdict("Ready", status, reason, shortened(sentence(message)))
 
 
+def stalled(of: Verdict) -> Verdict:
+    """The condition Stalled that goes with this Ready: whether a person must act before anything goes on."""
+    if of.status is Truth.FALSE and of.reason in STALLED:
+        return Verdict("Stalled", Truth.TRUE, of.reason, of.message)
+    return Verdict("Stalled", Truth.FALSE, of.reason, "Tidegate goes on by itself; see the condition Ready")
+
+
 def sentence(text: str) -> str:
     """The text with a capital first letter, as conditions and Events have it."""
     return text[:1].upper() + text[1:]
@@ -78,41 +85,43 @@ def counted(number: int, what: str) -> str:
 
 _TYPE = "MetricsFresh"
 _ALL_KNOWN = "The load of every live broker is known"
+_NOT_MEASURED = "The policy names no metrics, so no broker's load is read"
 # what clients send is not needed to say whether a broker is over its limit
 _OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
 
 
 def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
-    """True while every card with a limit can be judged, although something else may be missing; that is told then."""
+    """True while every NIC with a limit can be judged, although something else may be missing; that is told then."""
     readings = result.seen.observation.readings
+    withheld = [note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD]
     if not measured:
-        return Verdict(_TYPE, Truth.UNKNOWN, Reason.METRICS_NOT_WATCHED, "The policy names no metrics, so no broker's load is read")
+        also = f"; and {listed(withheld)}" if withheld else ""
+        return Verdict(_TYPE, Truth.UNKNOWN, Reason.METRICS_NOT_WATCHED, shortened(sentence(f"{_NOT_MEASURED}{also}")))
     if readings is None or result.decision.watched is None:
         return Verdict(_TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet")
-    unknown = [card for one in result.decision.watched for card in one.cards.values() if card.pressure is Pressure.UNKNOWN]
-    limited = {way for one in result.decision.watched for way in one.cards}
+    unknown = [nic for one in result.decision.watched for nic in one.nics.values() if nic.pressure is Pressure.UNKNOWN]
+    limited = {way for one in result.decision.watched for way in one.nics}
     problems = [problem for problem in readings.problems if problem.reason not in _OF_CLIENTS and _matters(problem, limited)]
     if unknown:
         return _not_fresh(problems, unknown)
     if problems:
         return Verdict(_TYPE, Truth.TRUE, problems[0].reason, _problems_text("The load of every broker with a limit is known.", problems))
-    withheld = [note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD]
     if withheld:
         return Verdict(_TYPE, Truth.TRUE, Reason.METERING_WITHHELD, shortened(sentence(f"{_ALL_KNOWN}; but {listed(withheld)}")))
     return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, _ALL_KNOWN)
 
 
 def _matters(problem: ReadingProblem, limited: set[Direction]) -> bool:
-    """A card is not missed in a direction in which nobody set a limit."""
+    """A NIC is not missed in a direction in which nobody set a limit."""
     return not problem.directions or bool(limited & set(problem.directions))
 
 
-def _not_fresh(problems: list[ReadingProblem], unknown: list[Card]) -> Verdict:
-    brokers = ", ".join(str(broker) for broker in sorted({card.broker for card in unknown}))
+def _not_fresh(problems: list[ReadingProblem], unknown: list[NicStatus]) -> Verdict:
+    brokers = ", ".join(str(broker) for broker in sorted({nic.broker for nic in unknown}))
     if problems:
         return Verdict(_TYPE, Truth.FALSE, problems[0].reason, _problems_text(f"Not known of broker {brokers}.", problems))
-    lie = any(card.lies for card in unknown)
-    why = "its card says less than half of what Kafka moves for clients there" if lie else "its card tells nothing usable"
+    lie = any(nic.lies for nic in unknown)
+    why = "its NIC says less than half of what Kafka moves for clients there" if lie else "its NIC tells nothing usable"
     return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"Not known of broker {brokers}: {why}")
 
 
@@ -133,15 +142,28 @@ def throttling(result: PassResult, *, measured: bool) -> Verdict:
     if decision.holds:
         return Verdict("Throttling", Truth.UNKNOWN, decision.holds[0].reason, "Not decided now: nothing is throttled further or given back")
     below = [one for one in decision.levels if one.below_contract]
+    unmeasured = _unmeasured_words(result)
+    if not below and unmeasured:
+        return Verdict("Throttling", Truth.FALSE, Reason.RELEASED_UNMEASURED, f"No tier is below its contract; {unmeasured}")
     if not below:
-        return _nobody(decision, measured=measured)
+        return _no_one(decision, measured=measured)
     reason = Reason.RELAXING if all(one.state is LevelState.RELAXING for one in below) else Reason.THROTTLED
-    told = "; ".join(_level_words(one) for one in reversed(below))
+    told = "; ".join([*(_level_words(one) for one in reversed(below)), *([unmeasured] if unmeasured else [])])
+    reason = Reason.RELEASED_UNMEASURED if unmeasured else reason
     exhausted = _brokers_with(decision, Reason.QUOTA_EXHAUSTED)
     if exhausted:
         reason = Reason.QUOTA_EXHAUSTED
         told = f"{told}. Every tier below L0 gives what it can, and {exhausted} is still over its limit"
     return Verdict("Throttling", Truth.TRUE, reason, shortened(sentence(told)))
+
+
+def _unmeasured_words(result: PassResult) -> str:
+    """Of which brokers the load is unknown for so long that the policy wants no one throttled for them; empty where there are none."""
+    brokers = _brokers_with(result.decision, Reason.RELEASED_UNMEASURED)
+    seconds = result.seen.observation.policy.release_after_seconds or 0.0
+    if not brokers:
+        return ""
+    return f"the load of {brokers} has been unknown for {seconds:.0f} s (metrics.whenStale), so no one is throttled for it"
 
 
 def _level_words(one: LevelReport) -> str:
@@ -150,10 +172,10 @@ def _level_words(one: LevelReport) -> str:
     return f"{one.level.value} {what} ({one.below_contract} of {counted(one.members, 'member')}){because}"
 
 
-def _nobody(decision: Decision, *, measured: bool) -> Verdict:
+def _no_one(decision: Decision, *, measured: bool) -> Verdict:
     told = "No tier is below its contract"
     if not measured:
-        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{told}; load is not measured, so nobody is throttled for it")
+        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{told}; load is not measured, so no one is throttled for it")
     helpless = _brokers_with(decision, Reason.QUOTA_CANNOT_HELP)
     if helpless:
         why = "what no tier below L0 could give back (replication, L0, clients without a tier, other programs); nothing is cut for it"
@@ -186,7 +208,7 @@ UNSEEN_AFTER_SECONDS = 300.0
 _NEWEST = 1  # the window that has just ended may be on its way into the tables
 
 
-def rollups_current(sight: RollupSight | None, *, wanted: bool, previous: Mapping[str, Any], now_seconds: float) -> tuple[Verdict, ...]:
+def rollups_current(sight: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any], now_seconds: float) -> tuple[Verdict, ...]:
     """One verdict; none where the policy asks for no rollups and never did, or where what was said before stands until the first look."""
     stood = any(condition.get("type") == TYPE for condition in previous.get("conditions") or ())
     if not wanted:
@@ -198,7 +220,7 @@ def rollups_current(sight: RollupSight | None, *, wanted: bool, previous: Mappin
     return (Verdict(TYPE, status, reason, shortened(sentence(told))),)
 
 
-def rollup_status(sight: RollupSight | None, *, wanted: bool, previous: Mapping[str, Any]) -> RollupStatus | None:
+def rollup_status(sight: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any]) -> RollupStatus | None:
     """The figures for people and machines; what was said before where this pass does not know."""
     if not wanted:
         return None
@@ -209,7 +231,7 @@ def rollup_status(sight: RollupSight | None, *, wanted: bool, previous: Mapping[
     return RollupStatus(published_until=until, waiting=len(due.missing), failed=len(due.failed))
 
 
-def _judged(sight: RollupSight, now_seconds: float) -> tuple[Truth, Reason, str]:
+def _judged(sight: RollupProgress, now_seconds: float) -> tuple[Truth, Reason, str]:
     if not sight.offered:
         told = "this operator was started without an image for rollup Jobs, so it makes none: set rollup.enabled of the chart"
         return Truth.FALSE, Reason.ROLLUPS_NOT_OFFERED, told
@@ -224,7 +246,7 @@ def _judged(sight: RollupSight, now_seconds: float) -> tuple[Truth, Reason, str]
     return _published(sight, sight.due)
 
 
-def _published(sight: RollupSight, due: Due) -> tuple[Truth, Reason, str]:
+def _published(sight: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
     if due.published_until_ms is None:
         until = "no window has begun and ended since the policy was made, so there is nothing to publish yet"
     else:

@@ -27,7 +27,7 @@ _QUIET = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class EventDraft:
     """One Event to send about an object."""
 
     type: str
@@ -35,7 +35,7 @@ class Telling:
     message: str
 
 
-def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[Telling, ...]:
+def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[EventDraft, ...]:
     """One Event for each condition whose status or reason changed; the same reason is told once, by what is amiss before what is well."""
     stood = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
     told: dict[Reason, Verdict] = {}
@@ -44,7 +44,7 @@ def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -
             continue
         if verdict.reason not in told or told[verdict.reason].status is Truth.TRUE:
             told[verdict.reason] = verdict
-    return tuple(Telling(_type_of(verdict), verdict.reason, shortened(verdict.message)) for verdict in told.values())
+    return tuple(EventDraft(_type_of(verdict), verdict.reason, shortened(verdict.message)) for verdict in told.values())
 
 
 def _is_news(verdict: Verdict) -> bool:
@@ -56,7 +56,14 @@ def _is_news(verdict: Verdict) -> bool:
 
 
 _ALWAYS_NEWS = frozenset(
-    {Reason.ROLLUPS_PUBLISHED, Reason.MIGRATION_PREPARED, Reason.METERING_WITHHELD, Reason.QUOTA_EXHAUSTED, Reason.QUOTA_CANNOT_HELP}
+    {
+        Reason.ROLLUPS_PUBLISHED,
+        Reason.MIGRATION_PREPARED,
+        Reason.METERING_WITHHELD,
+        Reason.QUOTA_EXHAUSTED,
+        Reason.QUOTA_CANNOT_HELP,
+        Reason.RELEASED_UNMEASURED,
+    }
 )
 
 # which value of a condition is worth an Event besides Ready's; its return to normal is told by Ready
@@ -74,7 +81,7 @@ def _type_of(verdict: Verdict) -> str:
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 
-def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) -> tuple[Telling, ...]:
+def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) -> tuple[EventDraft, ...]:
     """One Event for each trouble that members newly have, naming the first few of them."""
     stood = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
     fresh: dict[Reason, list[str]] = defaultdict(list)
@@ -82,27 +89,27 @@ def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) 
         if member.state in _TROUBLED and member.reason not in _QUIET and stood.get(member.member_name) != member.state.value:
             fresh[member.reason].append(f"{member.member_name}: {member.message}")
     return tuple(
-        Telling(NORMAL if reason in _EXPECTED else WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items()
+        EventDraft(NORMAL if reason in _EXPECTED else WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items()
     )
 
 
-def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple[Telling, ...]:
+def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple[EventDraft, ...]:
     """One Event for the brokers that went over their limits, with numbers, and one for those that came back."""
     stood = {entry["id"]: entry.get("pressure") for entry in previous.get("brokers") or ()}
     over = [one for one in watched or () if one.pressure is Pressure.OVER and stood.get(one.broker) != Pressure.OVER.value]
     back = [one for one in watched or () if one.pressure is Pressure.WITHIN and stood.get(one.broker) == Pressure.OVER.value]
     tellings = []
     if over:
-        tellings.append(Telling(WARNING, Reason.BROKER_OVER_LIMIT, shortened(listed([over_words(one) for one in over]))))
+        tellings.append(EventDraft(WARNING, Reason.BROKER_OVER_LIMIT, shortened(listed([over_words(one) for one in over]))))
     if back:
         told = listed([f"broker {one.broker} is within its limit again" for one in back])
-        tellings.append(Telling(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(told))))
+        tellings.append(EventDraft(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(told))))
     return tuple(tellings)
 
 
-def level_events(previous: Mapping[str, Any], levels: Iterable[LevelReport]) -> tuple[Telling, ...]:
+def level_events(previous: Mapping[str, Any], levels: Iterable[LevelReport]) -> tuple[EventDraft, ...]:
     """One Event for the levels that are throttled from now on, one for those on their way back, one for those that are back."""
-    stood = {entry["level"]: entry.get("state") for entry in previous.get("tiers") or ()}
+    stood = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
     told: dict[Reason, list[str]] = defaultdict(list)
     for one in levels:
         before = stood.get(one.level.value)
@@ -113,7 +120,7 @@ def level_events(previous: Mapping[str, Any], levels: Iterable[LevelReport]) -> 
         elif not one.below_contract and before in _BELOW_CONTRACT:
             told[Reason.RELEASED].append(f"{one.level.value} is at the contract again")
     kinds = ((Reason.THROTTLED, WARNING), (Reason.RELAXING, NORMAL), (Reason.RELEASED, NORMAL))
-    return tuple(Telling(kind, reason, shortened(listed(told[reason]))) for reason, kind in kinds if told[reason])
+    return tuple(EventDraft(kind, reason, shortened(listed(told[reason]))) for reason, kind in kinds if told[reason])
 
 
 _BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.value})
@@ -122,14 +129,14 @@ _BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.val
 def over_words(one: WatchedBroker) -> str:
     """`Broker 2: egress 58.1 of 50.0 MB/s`, for every direction that is over its limit or was a moment ago."""
     ways = [
-        f"{way.value} {card.bytes_per_second / 1e6:.1f} of {card.limit / 1e6:.1f} MB/s"
-        for way, card in one.cards.items()
-        if card.bytes_per_second is not None and card.limit is not None and card.hot_samples
+        f"{way.value} {nic.bytes_per_second / 1e6:.1f} of {nic.limit / 1e6:.1f} MB/s"
+        for way, nic in one.nics.items()
+        if nic.bytes_per_second is not None and nic.limit is not None and nic.hot_samples
     ]
     return f"Broker {one.broker}: {', '.join(ways)}"
 
 
-def write_events(writes: Iterable[QuotaWrite]) -> tuple[Telling, ...]:
+def write_events(writes: Iterable[QuotaWrite]) -> tuple[EventDraft, ...]:
     """One Event for each reason for which quotas were written, with the numbers of the first few."""
     by_reason: dict[Reason, list[QuotaWrite]] = defaultdict(list)
     for write in writes:
@@ -138,10 +145,10 @@ def write_events(writes: Iterable[QuotaWrite]) -> tuple[Telling, ...]:
     return tuple(_written(reason, told) for reason, told in by_reason.items())
 
 
-def _written(reason: Reason, writes: Sequence[QuotaWrite]) -> Telling:
+def _written(reason: Reason, writes: Sequence[QuotaWrite]) -> EventDraft:
     # only what is shown is put into words: there may be thousands
     told = listed([write.message for write in writes[:SHOWN]], of=len(writes))
-    return Telling(NORMAL, reason, shortened(f"{counted(len(writes), 'quota')} written: {told}"))
+    return EventDraft(NORMAL, reason, shortened(f"{counted(len(writes), 'quota')} written: {told}"))
 
 
 def writes_by_tier(writes: Iterable[QuotaWrite], members: Iterable[MemberReport]) -> Mapping[str | None, list[QuotaWrite]]:

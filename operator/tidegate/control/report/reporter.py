@@ -20,11 +20,11 @@ from controller_logic.model import Advice, Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
-from tidegate.control.report.conditions import Verdict
+from tidegate.control.report.conditions import Verdict, stalled
 from tidegate.control.report.events import (
     NORMAL,
     WARNING,
-    Telling,
+    EventDraft,
     broker_events,
     condition_events,
     level_events,
@@ -46,7 +46,7 @@ from tidegate.control.report.status import (
     unread_policy,
     unread_tier,
 )
-from tidegate.control.rollups import RollupSight
+from tidegate.control.rollups import RollupProgress
 from tidegate.errors import InvalidResource, OutcomeUnknown, TidegateError, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, EventType, JsonObject, ObjectRef, ResourceKind
 from tidegate.kube.cache import ResourceCache
@@ -73,14 +73,14 @@ class PassReport:
     tiers: tuple[JsonObject, ...]
     written: tuple[QuotaWrite, ...]
     overrides: tuple[JsonObject, ...] = ()
-    rollups: RollupSight | None = None
+    rollups: RollupProgress | None = None
 
     def after(self, earlier: "PassReport") -> "PassReport":
         """This report in place of both: the world as it is now, and the writes of both."""
         return replace(self, written=earlier.written + self.written)
 
 
-class ReportDesk:
+class ReportQueue:
     """Takes reports from one control loop and has them delivered by a thread of its own, or at once when not `beside`.
 
     `deliver` must not raise: nobody would hear of it.
@@ -133,7 +133,7 @@ class Report:
     raw: JsonObject
     status: SchemaModel | None
     verdicts: Sequence[Verdict] = ()
-    tellings: Sequence[Telling] = ()
+    tellings: Sequence[EventDraft] = ()
 
 
 class Publisher(Protocol):
@@ -166,7 +166,7 @@ class Reporter:
         # By policy and uid: on what basis a tier's status stands. The same report again is not even put together.
         self._standing: dict[str, dict[str, _Basis]] = {}
 
-    def first_sight(self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
+    def first_seen(self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
         """Say `Unknown` of objects that nothing was said of yet, so that nobody takes silence for readiness."""
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
         fresh += [_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier)]
@@ -218,31 +218,37 @@ class Reporter:
 
     def left_behind(self, policy: JsonObject, message: str) -> None:
         """Tell that a policy is let go although quotas of it stay in Kafka."""
-        self._tell(policy, Telling(WARNING, Reason.RESTORE_INCOMPLETE, message))
+        self._tell(policy, EventDraft(WARNING, Reason.RESTORE_INCOMPLETE, message))
 
     def gone(self, policy: JsonObject) -> None:
         """Tell that everything was given back."""
         self._standing.pop(object_key(policy), None)
-        self._tell(policy, Telling(NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"))
+        self._tell(policy, EventDraft(NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"))
 
-    def _tell(self, policy: JsonObject, telling: Telling) -> None:
+    def _tell(self, policy: JsonObject, telling: EventDraft) -> None:
         self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, tellings=(telling,))])
 
 
-def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite] = (), loads: Sequence[Telling] = ()) -> Report:
+def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite] = (), loads: Sequence[EventDraft] = ()) -> Report:
     tellings = (*condition_events(_status(raw), verdict.verdicts), *loads, *write_events(written))
-    return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, verdict.verdicts, tellings)
+    return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, _with_stalled(verdict.verdicts), tellings)
 
 
 def _of_tier(raw: JsonObject, verdict: TierVerdict, written: Sequence[QuotaWrite] = (), members: Sequence[MemberReport] = ()) -> Report:
     changed = condition_events(_status(raw), verdict.verdicts)
     said = {telling.reason for telling in changed}
     troubles = [telling for telling in member_events(_status(raw), members) if telling.reason not in said]
-    return Report(BUSINESS_TIERS, raw, verdict.status, verdict.verdicts, (*write_events(written), *changed, *troubles))
+    return Report(BUSINESS_TIERS, raw, verdict.status, _with_stalled(verdict.verdicts), (*write_events(written), *changed, *troubles))
 
 
 def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
-    return Report(QUOTA_OVERRIDES, raw, verdict.status, verdict.verdicts, condition_events(_status(raw), verdict.verdicts))
+    tellings = condition_events(_status(raw), verdict.verdicts)
+    return Report(QUOTA_OVERRIDES, raw, verdict.status, _with_stalled(verdict.verdicts), tellings)
+
+
+def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Ready, which comes first, then whether it waits for a person, then the rest. Events follow Ready: this one adds none."""
+    return (verdicts[0], stalled(verdicts[0]), *verdicts[1:])
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:

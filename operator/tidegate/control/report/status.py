@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from controller_logic.contracts.overrides import Misfit, Overridden
+from controller_logic.contracts.overrides import NotApplicable, Overridden
 from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
 from controller_logic.model import Advice, BrokerLimit, Entity, Hold, Mode, Override, QuotaKey
 from controller_logic.quotas.values import KEY_WORDS
@@ -29,13 +29,14 @@ from tidegate.control.report.conditions import (
     rollups_current,
     shortened,
 )
-from tidegate.control.rollups import RollupSight
+from tidegate.control.rollups import RollupProgress
 from tidegate.kube.api import JsonObject
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import SchemaModel
 from tidegate.resources.status import (
     MAX_SHOWN_MEMBERS,
     BrokerStatus,
+    LevelStatus,
     MemberStatus,
     OverriddenMember,
     OverrideState,
@@ -48,7 +49,6 @@ from tidegate.resources.status import (
     Recommendation,
     TierStatus,
     TierStatusSummary,
-    TierSummary,
     TotalRates,
 )
 
@@ -251,7 +251,7 @@ class PolicyVerdict:
 
 
 def policy_verdict(
-    result: PassResult, spec: PolicySpec, *, previous: Mapping[str, Any], rollups: RollupSight | None = None
+    result: PassResult, spec: PolicySpec, *, previous: Mapping[str, Any], rollups: RollupProgress | None = None
 ) -> PolicyVerdict:
     """The status after a pass. `previous` is the status as it stands, for what this pass does not know."""
     decision = result.decision
@@ -260,14 +260,13 @@ def policy_verdict(
     status = PolicyStatus(
         cluster_id=result.seen.facts.cluster_id if result.seen.facts is not None else previous.get("clusterId"),
         brokers=brokers,
-        tiers=_levels(result, previous),
+        levels=_levels(result, previous),
         quotas=_counts(decision) if known else _previous_counts(previous),
         rollup=rollup_status(rollups, wanted=spec.rollup is not None, previous=previous),
         summary=PolicySummary(
             brokers=None if brokers is None else len(brokers),
             over=_over(result),
             throttled=_throttled(result, previous),
-            quotas=f"{decision.in_sync}/{decision.managed}" if known else (previous.get("summary") or {}).get("quotas"),
         ),
     )
     now_seconds = result.seen.observation.now_seconds
@@ -314,28 +313,28 @@ def _over(result: PassResult) -> int | None:
     return None if watched is None else sum(one.pressure is Pressure.OVER for one in watched)
 
 
-def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[TierSummary, ...] | None:
+def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[LevelStatus, ...] | None:
     """The levels as decided; what a held pass does not know stays as it was said."""
     if result.decision.holds:
-        return _parsed(previous, "tiers", TierSummary)
+        return _parsed(previous, "levels", LevelStatus)
     now = rfc3339(result.seen.observation.now_seconds)
-    stood = {tier.get("level"): tier for tier in previous.get("tiers") or ()}
+    stood = {level.get("level"): level for level in previous.get("levels") or ()}
     return tuple(_level(one, stood.get(one.level.value) or {}, now) for one in result.decision.levels)
 
 
-def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> TierSummary:
+def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> LevelStatus:
     """What began an episode is kept over a restart too: then only the status remembers it."""
     same = before.get("state") == one.state.value
     because = (before.get("because") if before.get("state") in _BELOW_CONTRACT else None) or one.because
     document = {"level": one.level.value, "state": one.state.value, "since": before.get("since") if same else now}
-    return TierSummary.model_validate(document | ({"because": shortened(because)} if one.below_contract and because else {}))
+    return LevelStatus.model_validate(document | ({"because": shortened(because)} if one.below_contract and because else {}))
 
 
-def _throttled(result: PassResult, previous: Mapping[str, Any]) -> str | None:
+def _throttled(result: PassResult, previous: Mapping[str, Any]) -> int | None:
     if result.decision.holds:
-        told: str | None = (previous.get("summary") or {}).get("throttled")
-        return told
-    return ",".join(one.level.value for one in result.decision.levels if one.below_contract) or "none"
+        before: int | None = (previous.get("summary") or {}).get("throttled")
+        return before
+    return sum(one.below_contract > 0 for one in result.decision.levels)
 
 
 def _counts(decision: Decision) -> QuotaCounts:
@@ -444,7 +443,9 @@ def override_remarks(overridden: Overridden) -> list[str]:
         f"override {override.key} is in force for {override.target} until {rfc3339(override.expires_at_seconds)}: {override.reason}"
         for override in applied.values()
     ]
-    return in_force + [f"override {key} changes nothing for {_why_not(misfits)}" for key, misfits in overridden.misfits.items()]
+    return in_force + [
+        f"override {key} changes nothing for {_why_not(not_applicable)}" for key, not_applicable in overridden.not_applicable.items()
+    ]
 
 
 def _status(override: Override, state: OverrideState, members: Sequence[MemberReport]) -> OverrideStatus:
@@ -469,14 +470,14 @@ def _member(report: MemberReport) -> OverriddenMember:
 
 def _override_ready(override: Override, result: PassResult, members: Sequence[MemberReport]) -> Verdict:
     policy, holds = result.seen.observation.policy, result.decision.holds
-    misfits = result.decision.overridden.misfits.get(override.key, ())
+    not_applicable = result.decision.overridden.not_applicable.get(override.key, ())
     if policy.deleting:
         return ready(Truth.FALSE, Reason.GIVEN_BACK, f"policy {policy.key} is being deleted, and every quota goes back to what it was")
     if not members:
-        return _ready_for_nobody(override, policy.key, misfits)
+        return _ready_for_nobody(override, policy.key, not_applicable)
     if holds:
         return ready(Truth.UNKNOWN, holds[0].reason, holds[0].message)
-    unfit = [misfit for misfit in misfits if misfit.reason is not Reason.OVERRULED]
+    unfit = [misfit for misfit in not_applicable if misfit.reason is not Reason.OVERRULED]
     if unfit:
         told = f"in force for {len(members)} of {counted(len(members) + len(unfit), 'member')}: {_why_not(unfit)}"
         return ready(Truth.FALSE, unfit[0].reason, told)
@@ -484,19 +485,19 @@ def _override_ready(override: Override, result: PassResult, members: Sequence[Me
     if lacking:
         told = f"{len(lacking)} of {counted(len(members), 'member')} not there yet: {_told(lacking)}"
         return ready(Truth.FALSE, lacking[0].reason, told)
-    return _ready_for_all(override, members, misfits, mode=policy.mode)
+    return _ready_for_all(override, members, not_applicable, mode=policy.mode)
 
 
-def _ready_for_nobody(override: Override, policy_key: str, misfits: Sequence[Misfit]) -> Verdict:
-    if misfits:
-        return ready(Truth.FALSE, misfits[0].reason, f"changes nothing: {_why_not(misfits)}")
+def _ready_for_nobody(override: Override, policy_key: str, not_applicable: Sequence[NotApplicable]) -> Verdict:
+    if not_applicable:
+        return ready(Truth.FALSE, not_applicable[0].reason, f"changes nothing: {_why_not(not_applicable)}")
     who = f"no BusinessTier of level {override.target}" if override.level is not None else f"no member with exactly {override.target}"
     told = f"policy {policy_key} has {who}, so this changes nothing; it takes effect by itself when there is one"
     return ready(Truth.FALSE, Reason.NO_SUCH_MEMBER, told)
 
 
-def _ready_for_all(override: Override, members: Sequence[MemberReport], misfits: Sequence[Misfit], *, mode: Mode) -> Verdict:
-    besides = f"; not for {_why_not(misfits)}" if misfits else ""
+def _ready_for_all(override: Override, members: Sequence[MemberReport], not_applicable: Sequence[NotApplicable], *, mode: Mode) -> Verdict:
+    besides = f"; not for {_why_not(not_applicable)}" if not_applicable else ""
     until = f"until {rfc3339(override.expires_at_seconds)}"
     if mode is Mode.OBSERVE:
         told = f"mode is Observe, nothing is written; Enforce would have it in force for {counted(len(members), 'member')} {until}{besides}"
@@ -510,5 +511,5 @@ def _told(members: Sequence[MemberReport]) -> str:
     return listed([f"{member.tier_key} {member.member_name}: {member.message}" for member in members])
 
 
-def _why_not(misfits: Sequence[Misfit]) -> str:
-    return listed([f"{misfit.tier_key} {misfit.member_name}: {misfit.message}" for misfit in misfits])
+def _why_not(not_applicable: Sequence[NotApplicable]) -> str:
+    return listed([f"{misfit.tier_key} {misfit.member_name}: {misfit.message}" for misfit in not_applicable])

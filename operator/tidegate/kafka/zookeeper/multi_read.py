@@ -7,8 +7,9 @@ not fail its neighbours. Paths must carry the chroot already: kazoo adds it only
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol.states import ZnodeStat
 
@@ -52,6 +53,16 @@ class MultiRead:
                 return answers
             answer, offset = _READERS[kind](buffer, offset)
             answers.append(answer)
+
+
+def send_multi_read(client: KazooClient, request: MultiRead) -> Any:
+    """Send the request; the result is kazoo's asynchronous one, with `get(timeout=...)`.
+
+    The only private member of kazoo that Tidegate uses: no public method sends a request of another's making. A test holds it.
+    """
+    result = client.handler.async_result()
+    client._call(request, result)
+    return result
 
 
 def _read_data(buffer: bytes, offset: int) -> tuple[DataAnswer, int]:

@@ -167,7 +167,7 @@ MIGRATION_PATH = "/migration"  # written by KRaft controllers that prepare or ru
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSight:
+class ClusterNodes:
     """Who and in what state the cluster is, with the versions that a transaction must still find."""
 
     address: str
@@ -196,19 +196,19 @@ class ClusterSight:
         if self.cluster_id != expected_cluster_id:
             raise WriteRefused(
                 Reason.WRONG_CLUSTER,
-                f"The Kafka cluster at ZooKeeper {self.address} is {self.cluster_id}, not {expected_cluster_id}. Nothing is written. "
+                f"{wrong_cluster(self.address, self.cluster_id, expected_cluster_id)}. Nothing is written. "
                 "Correct the address, or the policy's clusterId if the cluster was rebuilt on purpose.",
             )
         if self.migration_running:
             raise WriteRefused(
                 Reason.MIGRATION_RUNNING,
-                f"Kafka at ZooKeeper {self.address} is being migrated to KRaft: its controller would overwrite quotas that are written to "
-                "ZooKeeper. Nothing is written. Finish the migration, then manage the cluster through the admin protocol.",
+                f"{migration_running(self.address)}. Nothing is written. Finish the migration, then manage the cluster through the admin "
+                "protocol.",
             )
         if not self.has_controller:
             raise RetryLater(
                 Reason.CONTROLLER_ABSENT,
-                f"Kafka at ZooKeeper {self.address} has no controller at the moment. Nothing is written; the next pass tries again.",
+                f"{no_controller(self.address)}. Nothing is written; the next pass tries again.",
             )
         self._require_own_claim(policy_keys)
 
@@ -224,18 +224,38 @@ def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
     """The refusal for a policy that is not the one whose claim stands."""
     return WriteRefused(
         Reason.CLUSTER_ALREADY_MANAGED,
-        f"This Kafka cluster is managed by policy {claim.policy_key} (uid {claim.policy_uid}), so nothing is written for {policy_key}. "
-        f"Delete one of the two; if {claim.policy_key} is gone for good, `tidegate restore` gives its quotas back and frees the cluster.",
+        f"Policy {claim.policy_key} (uid {claim.policy_uid}) manages this Kafka cluster already, so nothing is written for {policy_key}. "
+        f"{two_policies_advice(claim.policy_key)}.",
     )
 
 
-def see_cluster(tree: ZnodeTree) -> ClusterSight:
+def wrong_cluster(address: str, found: str, expected: str) -> str:
+    """That another cluster answers than the one that was expected."""
+    return f"The cluster at {address} has id {found}, not {expected}"
+
+
+def migration_running(address: str) -> str:
+    """That the controller would overwrite what is written to ZooKeeper."""
+    return f"The cluster at {address} is being migrated to KRaft, so its ZooKeeper nodes must not be written"
+
+
+def no_controller(address: str) -> str:
+    """That no controller is elected."""
+    return f"The cluster at {address} has no controller at the moment"
+
+
+def two_policies_advice(owner_policy_key: str) -> str:
+    """What to do where two policies name one cluster."""
+    return f"Delete one of the two; if {owner_policy_key} is gone for good, `tidegate restore` gives its quotas and its claim back"
+
+
+def read_cluster(tree: ZnodeTree) -> ClusterNodes:
     """Read the cluster's state now, in one request. Raises WriteRefused where there is no Kafka cluster."""
     paths = [CLUSTER_ID_PATH, CONTROLLER_PATH, CONTROLLER_EPOCH_PATH, CLAIM_PATH]
     *found, migration = tree.read([*paths, MIGRATION_PATH])
     nodes = dict(zip(paths, found, strict=True))
     controller, claim = nodes[CONTROLLER_PATH], nodes[CLAIM_PATH]
-    return ClusterSight(
+    return ClusterNodes(
         address=tree.address,
         cluster_id=_cluster_id(tree.address, nodes[CLUSTER_ID_PATH]),
         migration_running=controller is not None and _is_kraft(controller),
@@ -280,7 +300,7 @@ REMEMBERED_SIGHTS = 8192
 
 
 @dataclass(frozen=True)
-class EntitySight:
+class EntityNodes:
     """The two nodes of an entity, with what they say. `problem` None = both could be read."""
 
     entity: Entity
@@ -313,9 +333,9 @@ class EntitySight:
         return same_version and same_ledger and self.content.quotas == seen.values
 
 
-def see_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, EntitySight]:
+def see_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
     """Read these entities, all in one bulk request; an entity whose name no znode can have is a problem, too."""
-    sights: dict[Entity, EntitySight] = {}
+    sights: dict[Entity, EntityNodes] = {}
     paths: list[str] = []
     named: list[Entity] = []
     for entity in dict.fromkeys(entities):
@@ -323,16 +343,16 @@ def see_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, En
             paths += (config_path(entity), ledger_path(entity))
             named.append(entity)
         except ForeignContent as error:
-            sights[entity] = EntitySight(entity, problem=error.message)
+            sights[entity] = EntityNodes(entity, problem=error.message)
     nodes = tree.read(paths)
     sights.update((entity, _sight(entity, *nodes[2 * index : 2 * index + 2])) for index, entity in enumerate(named))
     return sights
 
 
 @lru_cache(maxsize=REMEMBERED_SIGHTS)
-def _sight(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntitySight:
+def _sight(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntityNodes:
     if quota is None and ledger is None:
-        return EntitySight(entity)
+        return EntityNodes(entity)
     problems = []
     content, record = EMPTY, None
     try:
@@ -343,4 +363,4 @@ def _sight(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntityS
         record = parse_record(entity, ledger.data) if ledger else None
     except ForeignContent as error:
         problems.append(f"{ledger_path(entity)} is left alone: {error.message}. Mend or delete the node.")
-    return EntitySight(entity, quota, ledger, content, record, " ".join(problems) or None)
+    return EntityNodes(entity, quota, ledger, content, record, " ".join(problems) or None)

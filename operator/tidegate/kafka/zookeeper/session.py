@@ -40,7 +40,7 @@ from kazoo.security import ACL, Id
 from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kafka.settings import TlsFiles, ZooKeeperConnection
-from tidegate.kafka.zookeeper.multi_read import MultiRead
+from tidegate.kafka.zookeeper.multi_read import MultiRead, send_multi_read
 from tidegate.kafka.zookeeper.tree import (
     Acl,
     AclEntry,
@@ -67,14 +67,15 @@ _CONNECT_TIMEOUT_SECONDS = 3.0
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
 
 
-def start_client(connection: ZooKeeperConnection) -> KazooClient:
-    """A client whose session is there and whose login was accepted.
+def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None]) -> KazooClient:
+    """A client whose session is there and whose login was accepted; `on_state` hears of every change of its session from the start.
 
     Raises Unreachable naming every address and what became of it, Unauthorized when the login is refused, InvalidResource for a
     connect string that is none.
     """
     handler = _Handler()
     client = _new_client(connection, handler)
+    client.add_listener(on_state)
     try:
         _await_login(client, connection.start_timeout_seconds)
     except (KazooException, KazooTimeoutError) as error:
@@ -236,8 +237,7 @@ def read_bulk(client: KazooClient, paths: Sequence[str], *, wants_children: bool
     sent = []
     for start in range(0, len(full), _READS_PER_REQUEST):
         request = MultiRead(full[start : start + _READS_PER_REQUEST], wants_children)
-        sent.append(client.handler.async_result())
-        client._call(request, sent[-1])
+        sent.append(send_multi_read(client, request))
     deadline = time.monotonic() + timeout_seconds
     return [answer for result in sent for answer in result.get(timeout=_left(deadline))]
 
@@ -330,6 +330,7 @@ class ZooKeeperSession:
         self._connection = connection
         self._lock = threading.Lock()
         self._kazoo: KazooClient | None = None
+        self._connected = threading.Event()
         self._closed = False
         self._knows_multi_read = True
         self._wakes: list[Callable[[], None]] = []
@@ -356,7 +357,7 @@ class ZooKeeperSession:
     def commit(self, operations: Sequence[Operation]) -> None:
         """See ZnodeTree."""
         client = self._client()
-        self._await_connection(client, self._connection.request_timeout_seconds)
+        self._await_connection(self._connection.request_timeout_seconds)
         transaction = client.transaction()
         transaction.operations.extend(requests(operations, client.chroot))
         try:
@@ -395,7 +396,8 @@ class ZooKeeperSession:
                 stop_client(self._kazoo)
                 self._kazoo = None
             if self._kazoo is None:
-                self._kazoo = start_client(self._connection)
+                self._connected = threading.Event()
+                self._kazoo = start_client(self._connection, _follow(self._connected))
                 for wake in self._wakes:
                     ClusterWatch(self._kazoo, wake).start()
             return self._kazoo
@@ -423,7 +425,7 @@ class ZooKeeperSession:
             client = self._client()
             left = max(deadline - time.monotonic(), 0.0)
             try:
-                self._await_connection(client, left)
+                self._await_connection(left)
                 return ask(client, left)
             except UnimplementedError:
                 raise
@@ -436,8 +438,8 @@ class ZooKeeperSession:
             except KazooException as error:
                 raise self._refusal(error) from error
 
-    def _await_connection(self, client: KazooClient, timeout_seconds: float) -> None:
-        if not client._live.wait(timeout_seconds):
+    def _await_connection(self, timeout_seconds: float) -> None:
+        if not self._connected.wait(timeout_seconds):
             raise self._silence()
 
     def _without_errors(self, paths: Sequence[str], answers: Sequence[Any]) -> list[Any]:
@@ -471,3 +473,15 @@ class ZooKeeperSession:
             Reason.ZOOKEEPER_UNREACHABLE,
             f"ZooKeeper {self.address} refused {path}: {type(error).__name__}. Every quota stays as it is; the next pass tries again.",
         )
+
+
+def _follow(connected: threading.Event) -> Callable[[str], None]:
+    """A listener that keeps the event set while the session is connected."""
+
+    def on_state(state: str) -> None:
+        if state == KazooState.CONNECTED:
+            connected.set()
+        else:
+            connected.clear()
+
+    return on_state

@@ -12,7 +12,6 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
 from tidegate.kafka.names import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
-from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
     LEDGER_ROOT,
@@ -20,10 +19,9 @@ from tidegate.kafka.zookeeper.nodes import (
     already_managed,
     claim_to_bytes,
     parse_claim,
-    see_cluster,
+    read_cluster,
     see_entities,
 )
-from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
 
@@ -75,11 +73,6 @@ _TOPICS_PATH = "/brokers/topics"
 _CLAIM_ATTEMPTS = 5
 
 
-def open_zookeeper_store(connection: ZooKeeperConnection) -> "ZooKeeperQuotaStore":
-    """The store on a real ZooKeeper. It connects at its first call, and again whenever its session has died."""
-    return ZooKeeperQuotaStore(ZooKeeperSession(connection))
-
-
 class ZooKeeperQuotaStore:
     """A QuotaStore on a tree of znodes; see the protocol for what each call promises."""
 
@@ -88,7 +81,7 @@ class ZooKeeperQuotaStore:
 
     def facts(self) -> ClusterFacts:
         """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""
-        return see_cluster(self._tree).facts
+        return read_cluster(self._tree).facts
 
     def claim(self, policy_key: str, policy_uid: str) -> None:
         """See QuotaStore. A claim of the same policy with another uid (it was made anew) is taken over."""
@@ -149,7 +142,7 @@ class ZooKeeperQuotaStore:
                 strange.append(f"{LEDGER_ROOT}/{name}")
         return (*walk_entities(self._tree).unreadable, *sorted(strange))
 
-    def limits_client_ids(self) -> bool:
+    def has_client_id_quotas(self) -> bool:
         """See QuotaStore."""
         quotas = self.read(walk_client_ids(self._tree)).values()
         return any(stored.problem is not None or BYTE_RATE_KEYS & stored.values.keys() for stored in quotas)

@@ -13,7 +13,7 @@ from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
 from tidegate.kafka.names import config_path, entity_path, is_ours, is_readable
 from tidegate.kafka.quota_store import WriteOutcome
-from tidegate.kafka.zookeeper.nodes import ROOT, ClusterSight, EntitySight, ledger_path, record_to_bytes, see_cluster, see_entities
+from tidegate.kafka.zookeeper.nodes import ROOT, ClusterNodes, EntityNodes, ledger_path, read_cluster, record_to_bytes, see_entities
 from tidegate.kafka.zookeeper.tree import Acl, Check, Create, CreateSequential, Delete, Operation, Rejected, SetData, Znode, ZnodeTree
 
 # Making znodes with the parents they lack, each with the access control list of its parent.
@@ -131,19 +131,19 @@ class EntityChange:
     ledger: NodeChange
     notify: bool
 
-    def has_happened(self, now: EntitySight) -> bool:
+    def has_happened(self, now: EntityNodes) -> bool:
         """Judged by the ledger, whose records differ at every write, and by the quota where the ledger stays as it was."""
         by_ledger = self.ledger.has_happened(now.ledger)
         return bool(self.quota.has_happened(now.quota)) if by_ledger is None else by_ledger
 
 
-def entity_changes(writes: Sequence[QuotaWrite], sights: Mapping[Entity, EntitySight]) -> list[EntityChange]:
+def entity_changes(writes: Sequence[QuotaWrite], sights: Mapping[Entity, EntityNodes]) -> list[EntityChange]:
     """What each write does to its nodes, given how they stand now."""
     created_below = {config_path(write.entity) for write in writes if sights[write.entity].quota is None}
     return [_entity_change(write, sights[write.entity], created_below) for write in writes]
 
 
-def _entity_change(write: QuotaWrite, sight: EntitySight, created_below: set[str]) -> EntityChange:
+def _entity_change(write: QuotaWrite, sight: EntityNodes, created_below: set[str]) -> EntityChange:
     path = config_path(write.entity)
     content = sight.content.changed(write.values)
     changes = content != sight.content
@@ -212,7 +212,7 @@ class BatchWriter:
 
     def _attempt(self, pending: Sequence[QuotaWrite]) -> Sequence[QuotaWrite]:
         """Try once; the writes that are left to be tried again."""
-        cluster = see_cluster(self.tree)
+        cluster = read_cluster(self.tree)
         cluster.require_writable(self.expected_cluster_id, {record.policy_key for write in pending for record in _records(write)})
         sights = see_entities(self.tree, (write.entity for write in pending))
         sound = [write for write in pending if self._is_sound(write, sights[write.entity])]
@@ -253,7 +253,7 @@ class BatchWriter:
 
     def _notify_again(self, entities: Sequence[Entity]) -> None:
         for _ in range(_ATTEMPTS):
-            cluster: ClusterSight = see_cluster(self.tree)
+            cluster: ClusterNodes = read_cluster(self.tree)
             cluster.require_writable(self.expected_cluster_id, ())
             try:
                 self.tree.commit([*cluster.checks, *notifications(self.tree, entities)])
@@ -264,7 +264,7 @@ class BatchWriter:
             f"{len(entities)} quotas were written, but Kafka's controller keeps changing and its brokers may not know yet."
         )
 
-    def _is_sound(self, write: QuotaWrite, sight: EntitySight) -> bool:
+    def _is_sound(self, write: QuotaWrite, sight: EntityNodes) -> bool:
         if sight.problem is not None:
             return self._drop(write, Reason.FOREIGN_CONTENT, f"{write.entity}: {sight.problem}")
         if not sight.is_still(write.seen):

@@ -108,11 +108,11 @@ def strings_of(names: Sequence[str]) -> pa.Array:
 class DirectionSamples:
     """What was read of one broker in one direction, over the ranges of `windows.reading_of`. All of it may be missing.
 
-    `cards`, `client_bytes` and `replication_bytes` are counters of bytes, without series that count the same bytes once more (topics).
+    `nics`, `client_bytes` and `replication_bytes` are counters of bytes, without series that count the same bytes once more (topics).
     `rates` are gauges of bytes/s, `throttle_times` of milliseconds, with the labels of clients.
     """
 
-    cards: Sequence[SeriesSamples] = ()
+    nics: Sequence[SeriesSamples] = ()
     client_bytes: Sequence[SeriesSamples] = ()
     replication_bytes: Sequence[SeriesSamples] = ()
     rates: Sequence[SeriesSamples] = ()
@@ -151,7 +151,7 @@ class DirectionFold:
     told: ClientWindows
     traffic: Calibrated
     scraped_ms: NDArray[np.int64]
-    card: Counted
+    nic: Counted
     replication: Counted
     limit: Rate | None
 
@@ -177,7 +177,7 @@ def fold_broker(
 
     Tasks of one run should be given the same interval, so that they agree on what is a gap. Raises ValueError for one beyond 5 minutes.
     """
-    every = [one for way in DIRECTIONS if way in samples for one in (*samples[way].client_bytes, *samples[way].cards, *samples[way].rates)]
+    every = [one for way in DIRECTIONS if way in samples for one in (*samples[way].client_bytes, *samples[way].nics, *samples[way].rates)]
     interval = estimated_interval_ms(every) if interval_ms is None else interval_ms
     folds = {
         way: fold_direction(samples.get(way, DirectionSamples()), windows, (terms or {}).get(way, DirectionTerms()), interval_ms=interval)
@@ -203,7 +203,7 @@ def fold_direction(samples: DirectionSamples, windows: Windows, terms: Direction
         told=told,
         traffic=calibrated(told.thousandths_of_bytes, scraped, total),
         scraped_ms=scraped,
-        card=counted(samples.cards, windows, interval_ms=interval_ms, limit=terms.limit),
+        nic=counted(samples.nics, windows, interval_ms=interval_ms, limit=terms.limit),
         replication=counted(samples.replication_bytes, windows, interval_ms=interval_ms),
         limit=terms.limit,
     )
@@ -267,16 +267,16 @@ def broker_table(fold: BrokerFold) -> pa.Table:
 
 def _broker_of(fold: BrokerFold, direction: Direction) -> pa.Table:
     one = fold.directions[direction]
-    window = np.flatnonzero((one.card.covered_ms > 0) | (one.replication.covered_ms > 0) | _is_traffic_known(one))
+    window = np.flatnonzero((one.nic.covered_ms > 0) | (one.replication.covered_ms > 0) | _is_traffic_known(one))
     return pa.table(
         {
             **_where(fold, direction, window),
-            "nic_bytes": array_of(one.card.counted_bytes[window], pa.int64()),
+            "nic_bytes": array_of(one.nic.counted_bytes[window], pa.int64()),
             "client_bytes": array_of(one.traffic.client_bytes[window], pa.int64()),
             "replication_bytes": array_of(one.replication.counted_bytes[window], pa.int64()),
             "unattributed_bytes": array_of(one.traffic.unattributed_bytes[window], pa.int64()),
             "limit": _limits(one.limit, fold.windows.edges_ms[1:][window] - 1),
-            "over_limit_seconds": array_of(one.card.over_limit_ms[window] / 1000, pa.float64()),
+            "over_limit_seconds": array_of(one.nic.over_limit_ms[window] / 1000, pa.float64()),
         }
     ).select(BROKER.names)
 

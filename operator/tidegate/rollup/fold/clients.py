@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from controller_logic.model import QuotaWindow
 from controller_logic.throttle.settings import BINDING_MILLISECONDS
 from tidegate.rollup.fold.gauges import Client, Gauges, WindowCells, part_of
-from tidegate.rollup.fold.windows import Course, Rate, ScrapeGrid, scrapes_around
+from tidegate.rollup.fold.windows import Rate, ScrapeGrid, StepFunction, scrapes_around
 
 # How far above its quota Kafka's byte rate of a throttled client may read, without the client
 # being above it.
@@ -48,13 +48,13 @@ class Contracts:
     """By number of the client: its contract in bytes/s, infinite without one; those that changed are in `changing`."""
 
     usual: Rates
-    changing: Mapping[int, Course] = field(default_factory=dict)
+    changing: Mapping[int, StepFunction] = field(default_factory=dict)
 
     @classmethod
     def of(cls, clients: Sequence[Client], promised: Mapping[Client, Rate]) -> "Contracts":
         told = [promised.get(client, np.inf) for client in clients]
-        usual = [np.inf if isinstance(rate, Course) else rate for rate in told]
-        return cls(np.array(usual, np.float64), {number: rate for number, rate in enumerate(told) if isinstance(rate, Course)})
+        usual = [np.inf if isinstance(rate, StepFunction) else rate for rate in told]
+        return cls(np.array(usual, np.float64), {number: rate for number, rate in enumerate(told) if isinstance(rate, StepFunction)})
 
     def __len__(self) -> int:
         return len(self.usual)

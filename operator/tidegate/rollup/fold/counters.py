@@ -69,13 +69,13 @@ def _share(amount: Whole, part: Whole, whole: Whole) -> Whole:
 # All series that count a broker's bytes of one kind -> bytes by window, and the time in which they
 # were over a limit.
 #
-# A teller is one exporter with all its cards, as the control pass sees them
+# A teller is one exporter with all its NICs, as the control pass sees them
 # (`prometheus.nic_spans`). One may take over from another
 # (a Pod that moved): both count. Two at once tell the same bytes twice: the one that covers more
 # of a window is believed there.
 
 
-_Card = tuple[Whole, Whole]  # times, counts
+_Nic = tuple[Whole, Whole]  # times, counts
 Rates = NDArray[np.float64]
 
 
@@ -99,7 +99,7 @@ class _Told:
 
 def counted(series: Sequence[SeriesSamples], windows: Windows, *, interval_ms: int, limit: Rate | None = None) -> Counted:
     """What these series count together. Without any, zeros that cover nothing."""
-    told = [_told(cards, windows, interval_ms, limit) for cards in _tellers(series, interval_ms)]
+    told = [_told(nics, windows, interval_ms, limit) for nics in _tellers(series, interval_ms)]
     nothing = np.zeros(len(windows), np.int64)
     if len(told) < 2:
         return told[0].counted if told else Counted(nothing, nothing, nothing)
@@ -123,35 +123,35 @@ def _believed(told: Sequence[_Told], window: int) -> list[bool]:
     return [number in chosen for number in range(len(told))]
 
 
-def _tellers(series: Sequence[SeriesSamples], interval_ms: int) -> Iterator[list[_Card]]:
-    """The cards of each teller, in the order of their labels. One that was away for longer than is bridged is another one afterwards."""
-    sources: dict[tuple[tuple[str, str], ...], list[_Card]] = {}
+def _tellers(series: Sequence[SeriesSamples], interval_ms: int) -> Iterator[list[_Nic]]:
+    """The NICs of each teller, in the order of their labels. One that was away for longer than is bridged is another one afterwards."""
+    sources: dict[tuple[tuple[str, str], ...], list[_Nic]] = {}
     for one in series:
         source = tuple(sorted((name, value) for name, value in one.labels.items() if name not in CARD_LABELS))
         sources.setdefault(source, []).append(whole_counts(one, interval_ms))
-    for _, cards in sorted(sources.items()):
-        yield from _stretches([card for card in cards if len(card[0])])
+    for _, nics in sorted(sources.items()):
+        yield from _stretches([nic for nic in nics if len(nic[0])])
 
 
-def _stretches(cards: list[_Card]) -> Iterator[list[_Card]]:
-    if not cards:
+def _stretches(nics: list[_Nic]) -> Iterator[list[_Nic]]:
+    if not nics:
         return
-    times = np.unique(np.concatenate([times for times, _ in cards]))
+    times = np.unique(np.concatenate([times for times, _ in nics]))
     cuts = times[1:][np.diff(times) > BRIDGED_MS]
     for begins, ends in zip([times[0], *cuts], [*cuts, times[-1] + 1], strict=True):
-        within = [(times >= begins) & (times < ends) for times, _ in cards]
-        yield [(times[kept], counts[kept]) for (times, counts), kept in zip(cards, within, strict=True) if kept.any()]
+        within = [(times >= begins) & (times < ends) for times, _ in nics]
+        yield [(times[kept], counts[kept]) for (times, counts), kept in zip(nics, within, strict=True) if kept.any()]
 
 
-def _told(cards: list[_Card], windows: Windows, interval_ms: int, limit: Rate | None) -> _Told:
-    edges, times = windows.edges_ms, np.unique(np.concatenate([times for times, _ in cards]))
+def _told(nics: list[_Nic], windows: Windows, interval_ms: int, limit: Rate | None) -> _Told:
+    edges, times = windows.edges_ms, np.unique(np.concatenate([times for times, _ in nics]))
     over = np.zeros(len(times) - 1, np.int64)
     if limit is not None:
-        own_interval_ms = interval_between([times for times, _ in cards])  # cards may be scraped less often than brokers
-        over = _over_ms(cards, times, rates_at(limit, times[1:]), longest_hold_ms(max(interval_ms, own_interval_ms)))
+        own_interval_ms = interval_between([times for times, _ in nics])  # NICs may be scraped less often than brokers
+        over = _over_ms(nics, times, rates_at(limit, times[1:]), longest_hold_ms(max(interval_ms, own_interval_ms)))
     return _Told(
         counted=Counted(
-            counted_bytes=np.sum([bytes_by_window(*card, edges) for card in cards], axis=0),
+            counted_bytes=np.sum([bytes_by_window(*nic, edges) for nic in nics], axis=0),
             covered_ms=spread(times, np.diff(times), edges),
             over_limit_ms=spread(times, over, edges),
         ),
@@ -160,14 +160,14 @@ def _told(cards: list[_Card], windows: Windows, interval_ms: int, limit: Rate | 
     )
 
 
-def _over_ms(cards: list[_Card], times: Whole, limits: Rates, longest_ms: int) -> Whole:
+def _over_ms(nics: list[_Nic], times: Whole, limits: Rates, longest_ms: int) -> Whole:
     """From each scrape to the next: its length where the mean rate over it was above the limit at its end, else 0.
 
-    As in `nic_spans`, nobody knows the rate where a card came, went or began anew, nor here over a gap.
+    As in `nic_spans`, nobody knows the rate where a NIC came, went or began anew, nor here over a gap.
     """
-    counts = np.full((len(cards), len(times)), -1, np.int64)
-    for row, (card_times, card_counts) in zip(counts, cards, strict=True):
-        row[np.searchsorted(times, card_times)] = card_counts
+    counts = np.full((len(nics), len(times)), -1, np.int64)
+    for row, (nic_times, nic_counts) in zip(counts, nics, strict=True):
+        row[np.searchsorted(times, nic_times)] = nic_counts
     before, now, spans = counts[:, :-1], counts[:, 1:], np.diff(times)
     present = ((before >= 0) == (now >= 0)).all(axis=0)
     unbroken = (now >= before).all(axis=0) & present & (spans <= longest_ms)

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegate.prometheus.clients import entity_of
-from tidegate.rollup.fold.windows import ScrapeGrid, held_ms
+from tidegate.rollup.fold.windows import ScrapeGrid, sample_duration_ms
 from tidegate.rollup.samples import SeriesSamples
 
 _Places = NDArray[np.int64]
 Client = tuple[str, str]  # user, client id; "" where Kafka does not tell it
 
-MOST_BYTES_PER_SECOND: Final = 1e11  # a card of 800 Gbit/s; more is no measurement
+MOST_BYTES_PER_SECOND: Final = 1e11  # a NIC of 800 Gbit/s; more is no measurement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Gauges:
 
     client: NDArray[np.int32]
     scrape: NDArray[np.int64]
-    held_ms: NDArray[np.int64]
+    sample_duration_ms: NDArray[np.int64]
     values: NDArray[np.float64]
 
 
@@ -61,7 +61,7 @@ def gauges_of(series: Sequence[SeriesSamples], clients: Sequence[Client], grid: 
     kept = _amounts_once(who, scrape, values, several=len(told) > len({number for number, _ in told}))
     if kept is not None:
         who, scrape, values = who[kept], scrape[kept], values[kept]
-    return Gauges(who, scrape, held_ms(who, scrape, grid), values)
+    return Gauges(who, scrape, sample_duration_ms(who, scrape, grid), values)
 
 
 def _amounts_once(client: NDArray[np.int32], scrape: NDArray[np.int64], values: NDArray[np.float64], *, several: bool) -> _Places | None:
@@ -77,7 +77,7 @@ def _amounts_once(client: NDArray[np.int32], scrape: NDArray[np.int64], values: 
 
 def part_of(gauges: Gauges, places: _Places) -> Gauges:
     """The samples at these places; each stands for what it stood for."""
-    return Gauges(gauges.client[places], gauges.scrape[places], gauges.held_ms[places], gauges.values[places])
+    return Gauges(gauges.client[places], gauges.scrape[places], gauges.sample_duration_ms[places], gauges.values[places])
 
 
 # Samples of clients -> one cell for each client and window, without a loop over samples or series.
@@ -112,7 +112,7 @@ class WindowCells:
         """The sum of value times milliseconds; each product is rounded to a whole number, so that no order of adding shows."""
         found = np.zeros(self.clients * self.grid.columns, np.int64)
         if len(self.cells):
-            values, held, since = self.gauges.values, self.gauges.held_ms, self.grid.since_edge_ms[self.gauges.scrape]
+            values, held, since = self.gauges.values, self.gauges.sample_duration_ms, self.grid.since_edge_ms[self.gauges.scrape]
             found[self.cells[self.starts]] = np.add.reduceat(_whole(values, np.minimum(held, since)), self.starts)
             edge = np.flatnonzero(held > since)
             np.add.at(found, self.cells[edge] - 1, _whole(values[edge], held[edge] - since[edge]))

@@ -23,7 +23,7 @@ Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class StepFunction:
     """Bytes/s that hold from each of `from_ms` on, which rise; infinite = none. Before the first it is what the first says."""
 
     from_ms: tuple[int, ...]
@@ -41,12 +41,12 @@ class Course:
         return np.array(self.rates, np.float64)[np.maximum(places, 0)]
 
 
-Rate = float | Course
+Rate = float | StepFunction
 
 
 def rates_at(rate: Rate | None, times_ms: Whole) -> Rates:
     """The same of a rate that may never change; None = none."""
-    if isinstance(rate, Course):
+    if isinstance(rate, StepFunction):
         return rate.at(times_ms)
     return np.full(len(times_ms), np.inf if rate is None else rate, np.float64)
 
@@ -208,7 +208,7 @@ _USUAL_INTERVALS: Final = 1.5
 _ANOTHER_INTERVALS: Final = 0.75
 
 
-def held_ms(client: NDArray[np.int32], scrape: Whole, grid: ScrapeGrid) -> Whole:
+def sample_duration_ms(client: NDArray[np.int32], scrape: Whole, grid: ScrapeGrid) -> Whole:
     """For samples in rising order of client and scrape. A client's first sample, or one after a gap, stands for one interval."""
     times, longest = grid.times_ms[scrape], longest_hold_ms(grid.interval_ms)
     held = np.diff(times, prepend=0)

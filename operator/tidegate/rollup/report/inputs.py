@@ -9,6 +9,7 @@ from controller_logic.contracts.recommend import AdviceBasis, advise
 from controller_logic.model import Advice, Policy, RateForm, Topology, Usage
 from tidegate.rollup.report.request import ClientKey, MemberTerms, Provenance, RecommendedContract, UsageTables
 from tidegate.rollup.schemas import HOUR_MS, TABLES, Direction
+from tidegate.rollup.tables.manifest import VERSION
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.terms.policy import KEYS, PolicyMember, PolicyTerms
 
@@ -49,7 +50,7 @@ def stored_provenance(store: UsageStore, start_ms: int, end_ms: int) -> Provenan
     manifests = [one for table in tables for one in store.manifests(table, start_ms, end_ms) if not one.retired]
     return Provenance(
         store_url=store.storage.shown,
-        schema_version=store.ladder.current,
+        schema_version=VERSION,
         transports=sorted({one.source for one in manifests if one.source}),
         run_ids=sorted({one.run_id for one in manifests}),
     )

@@ -92,7 +92,7 @@ def source_series(settings: MetricsSettings) -> Iterator[SourceSeries]:
         for what, selection in (
             ("broker's own count", one.client_bytes),
             ("replication", one.replication_bytes),
-            ("NIC", one.cards),
+            ("NIC", one.nics),
             ("rates of clients", one.rates),
             ("throttle times of clients", one.throttle_times),
         ):

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import DataType, DoubleType, MapType, StringType, StructField, StructType, TimestampType
 
-from tidegate.commands.trail import moment
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerLabel, MetricsSettings, Preset, PrometheusServer
+from tidegate.resources.fields import moment
 from tidegate.rollup.ingest import DirectionSelections, catalogue
 from tidegate.rollup.samples import Selection, SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, TABLES
@@ -85,7 +85,7 @@ def _field(column: StructField) -> pa.Field:
 # because a misspelt `token` would be none.
 
 
-SERIES = ("cards", "client_bytes", "replication_bytes", "rates", "throttle_times")
+SERIES = ("nics", "client_bytes", "replication_bytes", "rates", "throttle_times")
 OPTIONS = (
     *("url", "query", "preset", "series", "direction", "brokerLabel", "start", "end", "chunkSeconds", "labels"),
     *("token", "tokenFile", "username", "password", "caFile", "certificateFile", "keyFile"),
@@ -180,7 +180,7 @@ def _login(given: _Options) -> BearerLogin | BasicLogin | None:
 def _selection(given: _Options, server: PrometheusServer) -> Selection:
     query, series = given.get("query"), given.get("series")
     if (query is None) == (series is None):
-        raise InvalidResource('What to read is told by either query (metric{label="value"}), or series (cards, rates, ...) of a preset.')
+        raise InvalidResource('What to read is told by either query (metric{label="value"}), or series (NICs, rates, ...) of a preset.')
     if query is not None:
         return selection_of(query)
     preset = Preset(given.one_of("preset", tuple(Preset), Preset.NODE_EXPORTER))

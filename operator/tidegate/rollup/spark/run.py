@@ -22,7 +22,7 @@ from tidegate.rollup.spark.sums import broker_sums, state_sums, tier_sums, tiers
 from tidegate.rollup.tables.manifest import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.upkeep import Retention, keep_up, migrate, stamps
+from tidegate.rollup.tables.upkeep import Retention, keep_up, stamps
 from tidegate.rollup.tables.verify import RULES
 from tidegate.rollup.terms.policy import PolicyMember, PolicyTerms
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader
@@ -116,9 +116,7 @@ class RollupRun:
 def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> list[Manifest]:
     """Carry it out; returns what was published, in the order in which it was. Raises tidegate.errors; a repeated run goes on."""
     store = UsageStore.at(run.order.store_url)
-    migrated = migrate(store, run_id=run.order.run_id, now_ms=run.clock_ms())
-    if migrated:
-        run.tell(f"{len(migrated)} windows of an older version were brought up to this one")
+    store.require_version()
     published = _Rollup(spark, run, store, (run.hours, run.days)).publish_all(transport)
     discard_staging(store, run.order.run_id)
     if run.retention is not None:

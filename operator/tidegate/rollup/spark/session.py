@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession as SparkSession
 
 # A task that fails is tried twice more, as it would be on a cluster.
 LOCAL = "local[*,3]"

@@ -52,13 +52,13 @@ def workers_errors() -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        told = told_by_worker(str(error))
+        told = from_worker(str(error))
         if told is None:
             raise
         raise told from error
 
 
-def told_by_worker(text: str) -> TidegateError | None:
+def from_worker(text: str) -> TidegateError | None:
     """The last error in the text of Spark's, which is the one that ended the run; a kind that may pass by itself comes as Incomplete."""
     found = list(_RAISED.finditer(text))
     if found:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from controller_logic.reasons import Reason
-from tidegate.errors import InvalidResource, NeedsMending
+from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TableKind
 
 # The name of one run: one process that publishes. It is part of file names, so that no two runs
@@ -109,7 +109,7 @@ def _time(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
 
 
-class UsageDamaged(NeedsMending):
+class UsageDamaged(UserActionRequired):
     """Rows or files of a usage table are not what they are said to be."""
 
     def __init__(self, message: str) -> None:

@@ -6,75 +6,45 @@ it counts for those windows only whose publication it names (see `resolution`). 
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
-
 from controller_logic.reasons import Reason
-from tidegate.errors import NeedsMending
+from tidegate.errors import UserActionRequired
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.format import Contents, UsageDamaged, Window, time_words, window_named
 
-# Which version of the tables this program reads and writes, and the steps that lead older ones to
-# it.
+# Which version of the tables this program reads and writes.
 #
-# The number stands in every manifest and covers columns, their meaning, the layout of files and
-# the manifest itself. It goes up only where an
-# older program would misread the new; a step turns the rows of one version into those of the next.
-# There is no way back.
+# The number is in every manifest and covers columns, their meaning, the layout of files and the
+# manifest itself. It goes up only where an
+# older program would misread the new.
 
 
-Step = Callable[[str, pa.Table], pa.Table]  # the table's name and its rows of version n to its rows of version n + 1
+VERSION = 1
 
 
-class OtherVersion(NeedsMending):
-    """The tables are of a version that is not read as it is."""
+class OtherVersion(UserActionRequired):
+    """The tables are of a version that is not read."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Reason.USAGE_VERSION, message)
 
 
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """The version that is written, and by number of the older version the step from it to the next."""
-
-    current: int
-    steps: Mapping[int, Step] = field(default_factory=dict)
-
-    def require_current(self, version: int, *, where: str) -> None:
-        """Raises OtherVersion, which says what to do, unless the version is the one that is written."""
-        if version > self.current:
-            raise OtherVersion(
-                f"{where} is of version {version}, written by a newer Tidegate; this one reads version {self.current} and leaves it alone."
-                " Use the newer one."
-            )
-        if version < self.current:
-            self.require_way(version, where=where)
-            raise OtherVersion(
-                f"{where} is of version {version}; this Tidegate reads version {self.current}."
-                " The next rollup run brings the tables up to it."
-            )
-
-    def climb(self, table: str, rows: pa.Table, *, version: int) -> pa.Table:
-        """Rows of an older version, to which there is a way, as rows of the current one."""
-        for number in range(version, self.current):
-            rows = self.steps[number](table, rows)
-        return rows
-
-    def require_way(self, version: int, *, where: str) -> None:
-        """Raises OtherVersion where nothing leads from that version to the current one."""
-        missing = [number for number in range(version, self.current) if number not in self.steps]
-        if missing or version > self.current:
-            raise OtherVersion(
-                f"{where} is of version {version}, and nothing leads from there to version {self.current}. Use the Tidegate that wrote it,"
-                " or roll the time up anew into an empty storage."
-            )
-
-
-LADDER = Ladder(current=1)
+def require_version(version: int, *, where: str) -> None:
+    """Raises OtherVersion, which says what to do, unless the version is the one that is written."""
+    if version > VERSION:
+        raise OtherVersion(
+            f"{where} is of version {version}, written by a newer Tidegate; this one reads version {VERSION} and leaves it alone."
+            " Use the newer one."
+        )
+    if version < VERSION:
+        raise OtherVersion(
+            f"{where} is of version {version}; this Tidegate reads version {VERSION} and leaves it alone."
+            " Use the Tidegate that wrote it, or roll the time up again into an empty storage."
+        )
 
 
 FOLDER = "_manifests"
@@ -109,7 +79,6 @@ class Manifest:
     coverage: float | None = None
     made_from: Mapping[str, str] = field(default_factory=dict)
     retired: bool = False
-    version: int
 
     @property
     def kind(self) -> TableKind:
@@ -158,7 +127,7 @@ def window_of_path(path: str) -> Window | None:
 def encode_manifest(manifest: Manifest) -> bytes:
     contents = manifest.contents
     document = {
-        "schemaVersion": manifest.version,
+        "schemaVersion": VERSION,
         "table": manifest.table,
         "windowStart": time_words(manifest.window.start_ms),
         "windowEnd": time_words(manifest.window.end_ms),
@@ -175,22 +144,21 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return json.dumps(document, indent=1).encode()
 
 
-def decode_manifest(content: bytes, *, where: str, ladder: Ladder, any_version: bool = False) -> Manifest:
-    """Raises UsageDamaged for what is no manifest, OtherVersion for one of another version unless `any_version`."""
+def decode_manifest(content: bytes, *, where: str) -> Manifest:
+    """Raises UsageDamaged for what is no manifest, OtherVersion for one of another version."""
     try:
         document = json.loads(content)
         version = int(document["schemaVersion"])
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(where, error) from error
-    if not any_version:
-        ladder.require_current(version, where=where)
+    require_version(version, where=where)
     try:
-        return _manifest(document, version)
+        return _manifest(document)
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(where, error) from error
 
 
-def _manifest(document: Mapping[str, Any], version: int) -> Manifest:
+def _manifest(document: Mapping[str, Any]) -> Manifest:
     return Manifest(
         table=TABLES[document["table"]].name,
         window=Window(_milliseconds(document["windowStart"]), _milliseconds(document["windowEnd"])),
@@ -201,7 +169,6 @@ def _manifest(document: Mapping[str, Any], version: int) -> Manifest:
         coverage=document["coverage"],
         made_from=document["madeFrom"],
         retired=document["retired"],
-        version=version,
     )
 
 

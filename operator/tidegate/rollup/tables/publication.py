@@ -186,7 +186,6 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
         source=publication.source,
         coverage=coverage if publication.coverage is None else publication.coverage,
         made_from=publication.made_from,
-        version=store.ladder.current,
     )
     store.storage.write(manifest.path, encode_manifest(manifest))
     return manifest

@@ -1,6 +1,6 @@
 """The store of usage tables as its readers see it: what is published, which files that is, and the rows.
 
-Nothing here writes. Whoever does (`staging`, `publication`, `compaction`, `retention`, `cleanup`, `migration`) takes a store as well.
+Nothing here writes. Whoever does (`staging`, `publication`, `compaction`, `retention`, `cleanup`) takes a store as well.
 Two reads are two looks: a window that is published again in between is old in the one and new in the other, but never half.
 """
 
@@ -14,7 +14,7 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.rollup.schemas import DAY_MS, TABLES, TableKind
 from tidegate.rollup.tables.format import Window, checksum, decode
-from tidegate.rollup.tables.manifest import FOLDER, LADDER, Ladder, Manifest, PublishedFile, decode_manifest, window_of_path
+from tidegate.rollup.tables.manifest import FOLDER, Manifest, PublishedFile, decode_manifest, window_of_path
 from tidegate.rollup.tables.storage import Storage, StoredFile, open_storage
 
 # Which files hold the rows of which windows now. Every reader goes through it, and so does the
@@ -81,9 +81,8 @@ def _windows_in(day: Manifest) -> Iterator[Window]:
 class UsageStore:
     """All tables at one address. Times are milliseconds, [start, end); None = no bound."""
 
-    def __init__(self, storage: Storage, *, ladder: Ladder = LADDER) -> None:
+    def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.ladder = ladder
 
     @classmethod
     def at(cls, url: str) -> "UsageStore":
@@ -93,13 +92,13 @@ class UsageStore:
         """
         return cls(open_storage(url))
 
-    def manifests(self, table: str, start_ms: int | None = None, end_ms: int | None = None, *, any_version: bool = False) -> list[Manifest]:
+    def manifests(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Manifest]:
         """Every manifest of a window with any time in the range, retired ones and those of days too, in order of time.
 
         Raises InvalidResource for an unknown table, UsageDamaged or OtherVersion for a manifest that cannot be read.
         """
         paths = [file.path for window, file in self.listed(table) if window.overlaps(start_ms, end_ms)]
-        return self.read_manifests(paths, any_version=any_version)
+        return self.read_manifests(paths)
 
     def listed(self, table: str) -> list[tuple[Window, StoredFile]]:
         """The manifests that there are, in order of time, without reading any."""
@@ -107,14 +106,18 @@ class UsageStore:
         named = [(window, file) for file in files if (window := window_of_path(file.path)) is not None]
         return sorted(named, key=lambda one: (one[0], one[1].path))
 
-    def read_manifests(self, paths: Sequence[str], *, any_version: bool = False) -> list[Manifest]:
+    def read_manifests(self, paths: Sequence[str]) -> list[Manifest]:
         """Those that are still there. Raises UsageDamaged and OtherVersion as `manifests` does."""
         read = zip(paths, self.storage.read_all(paths), strict=True)
-        return [
-            decode_manifest(content, where=path, ladder=self.ladder, any_version=any_version)
-            for path, content in read
-            if content is not None
-        ]
+        return [decode_manifest(content, where=path) for path, content in read if content is not None]
+
+    def require_version(self) -> None:
+        """Raises OtherVersion where the newest manifest of a table is of another version.
+
+        A run asks before it writes; the newest speaks for all, for a year of them takes a minute to read from a bucket.
+        """
+        listed = [[file for _, file in self.listed(table)] for table in TABLES]
+        self.read_manifests([max(files, key=lambda file: file.modified_ms).path for files in listed if files])
 
     def parts(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Part]:
         """Every published window with any time in the range, exactly once, with the files that have its rows."""

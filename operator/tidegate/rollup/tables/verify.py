@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.commands.output import Column, Document, ExitCode, Page, Sheet
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 from tidegate.rollup.tables.format import (
     Contents,
@@ -253,8 +252,7 @@ def _others(count: int) -> str:
     return f", and {count} more" if count else ""
 
 
-# `tidegate rollup verify`: whether a store is whole, from every file anew and not from what
-# manifests say of it.
+# Whether a store is whole, from every file anew and not from what manifests say of it.
 #
 # It reads a day at a time and changes nothing. Broken is what cannot be right; a gap is a time
 # that was never published between others that
@@ -262,7 +260,6 @@ def _others(count: int) -> str:
 # damage.
 
 
-_MOST_SHOWN = 20
 _MOST_GAPS = 10_000  # of windows that are looked for between the first and the last
 
 
@@ -301,42 +298,17 @@ class Verdict:
         """Whether, beyond that, no time is missing and nothing waits to be made anew."""
         return not (self.broken or self.gaps or self.outdated)
 
-    @property
-    def exit_code(self) -> ExitCode:
-        return ExitCode.OK if self.is_sound else ExitCode.ERROR
-
-    def document(self) -> Document:
+    def document(self) -> Mapping[str, object]:
         return {
             "sound": self.is_sound,
             "whole": self.is_whole,
             "tables": {name: _told(tally) for name, tally in self.tables.items()},
-            **{name: [asdict(one) for one in found] for name, found in self._found().items()},
+            **{name: [asdict(one) for one in found] for name, found in self.findings().items()},
         }
 
-    def show(self, page: Page) -> None:
-        """The tables, then everything that is wrong, worst first."""
-        page.sheet(_sheet(self.tables))
-        for name, found in self._found().items():
-            if found:
-                page.heading(f"{name.capitalize()} ({len(found)})")
-            for one in found[:_MOST_SHOWN]:
-                page.say(f"{one.table} {one.window}: {one.message}" if one.window else f"{one.table}: {one.message}")
-            if len(found) > _MOST_SHOWN:
-                page.say(f"... and {len(found) - _MOST_SHOWN} more; --output json has them all.")
-        page.say()
-        page.say(self._conclusion())
-
-    def _found(self) -> Mapping[str, list[Finding]]:
+    def findings(self) -> Mapping[str, list[Finding]]:
+        """By how bad they are, the worst first."""
         return {"broken": self.broken, "gaps": self.gaps, "outdated": self.outdated}
-
-    def _conclusion(self) -> str:
-        if self.is_whole and not any(tally.files for tally in self.tables.values()):
-            return "Nothing is published here. Is the address right?"
-        if self.is_whole:
-            return "The store is whole: every file holds what was published, and all sums agree to the byte."
-        if self.is_sound:
-            return "What is published is sound. Gaps and outdated windows are filled by the next runs, or by `tidegate rollup backfill`."
-        return "The store is damaged. Roll the named windows up again while Prometheus still has their samples; nothing else is affected."
 
 
 def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) -> Verdict:
@@ -396,17 +368,8 @@ def _outdated(table: str, targets: Sequence[Manifest], finer: Sequence[str], *, 
     return [Finding(table, window.name, message) for window in outdated_among(targets, sources)]
 
 
-def _told(tally: Tally) -> Document:
+def _told(tally: Tally) -> Mapping[str, object]:
     return {"windows": tally.windows, "files": tally.files, "rows": tally.rows, "sizeBytes": tally.size_bytes}
-
-
-def _sheet(tables: Mapping[str, Tally]) -> Sheet:
-    columns = (Column("Table"), *(Column(title, right=True) for title in ("Windows", "Files", "Rows", "Size")))
-    rows = [
-        (name, str(tally.windows), str(tally.files), f"{tally.rows:,}", f"{tally.size_bytes / 1e6:.1f} MB")
-        for name, tally in tables.items()
-    ]
-    return Sheet(columns, rows)
 
 
 # Which hours a store lacks: not published, published before they were over, or published without

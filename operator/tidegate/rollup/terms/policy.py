@@ -57,7 +57,7 @@ class PolicyTerms:
         return tuple(found.values())
 
     def limit(self, broker: int, direction: Direction) -> int | None:
-        """The declared limit of a broker's card."""
+        """The declared limit of a broker's NIC."""
         return self.limits.of(broker).limit(WAYS[direction])
 
     def promised(self, one: PolicyMember, *, brokers: int) -> Rates:

@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from controller_logic.decision import LevelState
 from controller_logic.reasons import Reason
-from tidegate.rollup.fold.windows import Course, scrape_times
+from tidegate.rollup.fold.windows import StepFunction, scrape_times
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, Direction
-from tidegate.rollup.terms.policy import KEYS, WAYS
+from tidegate.rollup.terms.policy import WAYS
 from tidegate.rollup.trail import AuditLine, Written, read_trail
+from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
 
 Whole = NDArray[np.int64]
 Rates = NDArray[np.float64]
 MemberKey = tuple[str, str, Direction]  # tier, member
 STATES: Final = tuple(state.value for state in LevelState)
-_DIRECTIONS: Final[Mapping[str, Direction]] = {key.value: direction for direction, key in KEYS.items()}
+_DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
 _CARDS: Final[Mapping[str, Direction]] = {way.value: direction for direction, way in WAYS.items()}
 _OTHER_RHYTHM: Final = 0.75  # of an interval: a pair of Prometheus servers scrapes at times of their own
 
@@ -39,31 +40,32 @@ class OperatorSamples:
     quotas: Mapping[MemberKey, Rates]
     targets: Mapping[MemberKey, Rates]
     levels: Mapping[str, Whole]
-    limits: Mapping[tuple[int, Direction], Course]
+    limits: Mapping[tuple[int, Direction], StepFunction]
     source: Literal["metrics", "trail"] = "metrics"
 
-    def contract(self, key: MemberKey) -> Course | None:
+    def contract(self, key: MemberKey) -> StepFunction | None:
         """The quota on each broker that the member was promised; None where nobody told of one."""
         row = self.targets.get(key)
         told = np.flatnonzero(np.isfinite(row)) if row is not None else ()
-        return Course.of(self.times_ms[told], row[told]) if row is not None and len(told) else None
+        return StepFunction.of(self.times_ms[told], row[told]) if row is not None and len(told) else None
 
 
 def read_operator(transport: Transport, policy_key: str, start_ms: int, end_ms: int, *, interval_ms: int) -> OperatorSamples:
     """All of it in [start, end). Raises tidegate.errors."""
 
-    def read(metric: str, **matching: str) -> list[SeriesSamples]:
-        return transport.read(Selection(metric, {"policy": policy_key}, matching), start_ms, end_ms)
+    namespace, name = policy_labels(policy_key)
 
-    rates = "|".join(_DIRECTIONS)
-    quotas, targets = read("tidegate_member_quota", key=rates), read("tidegate_member_target", key=rates)
+    def read(metric: str) -> list[SeriesSamples]:
+        return transport.read(Selection(metric, dict(zip(POLICY_LABELS, (namespace, name), strict=True))), start_ms, end_ms)
+
+    quotas, targets = read("tidegate_member_quota_bytes_per_second"), read("tidegate_member_target_bytes_per_second")
     levels, limits = read("tidegate_tier_state"), read("tidegate_broker_limit_bytes_per_second")
     times = scrape_times(one.times_ms for one in (*quotas, *targets, *levels))
     most_ms = int(_OTHER_RHYTHM * interval_ms)
     return OperatorSamples(
         times,
-        {key: carried(row, times, most_ms) for key, row in _members(quotas, times).items()},
-        {key: carried(row, times, most_ms) for key, row in _members(targets, times).items()},
+        {key: carried(row, times, most_ms) for key, row in _members(quotas, times, namespace).items()},
+        {key: carried(row, times, most_ms) for key, row in _members(targets, times, namespace).items()},
         {level: _filled(row) for level, row in _levels(levels, times).items()},
         _limits(limits),
     )
@@ -75,11 +77,13 @@ def carried(row: Rates, times_ms: Whole, most_ms: int) -> Rates:
     return np.where(times_ms - times_ms[last] <= most_ms, row[last], np.nan) if len(row) else row
 
 
-def _members(series: Iterable[SeriesSamples], times_ms: Whole) -> dict[MemberKey, Rates]:
+def _members(series: Iterable[SeriesSamples], times_ms: Whole, namespace: str) -> dict[MemberKey, Rates]:
     rows: dict[MemberKey, Rates] = {}
     for one in series:
-        direction = _DIRECTIONS[one.labels["key"]]
-        key = one.labels.get("tier", ""), one.labels.get("member", ""), direction
+        direction = _DIRECTIONS.get(one.labels.get("direction", ""))
+        if direction is None:
+            continue
+        key = f"{namespace}/{one.labels.get('tier', '')}", one.labels.get("member", ""), direction
         row = rows.setdefault(key, np.full(len(times_ms), np.nan))
         row[np.searchsorted(times_ms, one.times_ms)] = one.values
     return rows
@@ -99,8 +103,8 @@ def _filled(row: Whole) -> Whole:
     return row[np.maximum.accumulate(np.where(row >= 0, np.arange(len(row)), 0))] if len(row) else row
 
 
-def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], Course]:
-    """The operator says 0 for a card without a limit."""
+def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], StepFunction]:
+    """The operator says 0 for a NIC without a limit."""
     told: dict[tuple[int, Direction], list[SeriesSamples]] = {}
     for one in series:
         broker, way = one.labels.get("broker", ""), one.labels.get("direction", "")
@@ -109,11 +113,11 @@ def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], Cour
     return {key: _course(each) for key, each in told.items()}
 
 
-def _course(series: list[SeriesSamples]) -> Course:
+def _course(series: list[SeriesSamples]) -> StepFunction:
     times = np.concatenate([one.times_ms for one in series])
     values = np.concatenate([one.values for one in series])
     order = np.argsort(times, kind="stable")
-    return Course.of(times[order], np.where(values[order] > 0, values[order], np.inf))
+    return StepFunction.of(times[order], np.where(values[order] > 0, values[order], np.inf))
 
 
 # The audit trail in the form of the operator's metrics, for those whose Prometheus does not scrape

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import requests
 from requests import exceptions
@@ -22,8 +22,9 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
-from tidegate.prometheus.client import SHOWN_CHARACTERS, Session, said_in, shortly, shown_address
+from tidegate.prometheus.client import SHOWN_CHARACTERS, Session, error_text, innermost_message, shown_address
 from tidegate.prometheus.settings import PrometheusServer
+from tidegate.retry import retry
 
 # How many requests to one server are under way at once, over all processes of this machine:
 # Spark's workers know nothing of each other.
@@ -111,11 +112,13 @@ def broken(error: Exception, address: str) -> TidegateError:
         case _ if isinstance(error, _BAD_ADDRESS):
             return InvalidResource(f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port.")
         case exceptions.SSLError():
-            return unreachable(address, f"the encrypted connection failed: {shortly(error)}", "Check the authorities and the certificate.")
+            return unreachable(
+                address, f"the encrypted connection failed: {innermost_message(error)}", "Check the authorities and the certificate."
+            )
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
-            return unreachable(address, shortly(error), "Check the address and the network policy.")
+            return unreachable(address, innermost_message(error), "Check the address and the network policy.")
     hint = "Check the paths of token, authorities and certificate, and that there is a folder for temporary files."
     return unreachable(address, f"a file for the connection cannot be used: {error}", hint)
 
@@ -138,7 +141,7 @@ def no_slot(address: str, parallel_requests: int) -> TidegateError:
 
 def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
     """An answer with another status than 200, of whose body the beginning was read."""
-    status, said = answer.status_code, said_in(beginning)
+    status, said = answer.status_code, error_text(beginning)
     if answer.headers.get("Location") and 300 <= status < 400:
         why = f"Prometheus at {address} sent us elsewhere, where a login may be wanted; we do not follow. {MEANWHILE}"
         return Unauthorized(f"{why} Give the address of the API itself, or a login.")
@@ -161,7 +164,7 @@ def too_large(limit_bytes: int, address: str) -> TidegateError:
 
 def other_content(kind: str, beginning: bytes, *, wanted: str, address: str) -> TidegateError:
     """A whole answer of another kind, as of a gateway that knows no such API, or of a login page."""
-    why = f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: {said_in(beginning)}. {MEANWHILE}"
+    why = f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: {error_text(beginning)}. {MEANWHILE}"
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Check the address; a login page answers like this, too.")
 
 
@@ -221,8 +224,8 @@ class HistorySettings:
     answer_limit_bytes: int = 512 * 1024 * 1024
 
 
-# The operator's session with what only history needs: answers handed out unread, a token from a
-# file, a certificate of our own.
+# The operator's session with what only history needs: a token from a file, and a certificate of
+# our own.
 
 
 class HistorySession(Session):
@@ -235,10 +238,6 @@ class HistorySession(Session):
             self.auth = _TokenFile(Path(settings.token_file))
         if settings.client_certificate is not None:
             self.cert = settings.client_certificate.certificate_file, settings.client_certificate.key_file
-
-    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
-        """The answer itself, its body unread; the operator's session wraps it for a library that is not used here."""
-        return requests.Session.send(self, request, **{**kwargs, "stream": True})
 
 
 class _TokenFile(AuthBase):
@@ -340,15 +339,15 @@ class Exchange:
         Raises what `read` raises; Unreachable after all attempts or when the time is over; Incomplete for an answer that is damaged, of
         another kind or too large; Unauthorized, NotFound or InvalidResource when the server says so.
         """
-        for attempt in range(self._settings.attempts):
-            try:
-                return self._once(question, read, until)
-            except _WORTH_REPEATING:
-                pause_seconds = _pause_seconds(attempt)
-                if attempt + 1 == self._settings.attempts or self._monotonic() + pause_seconds >= until:
-                    raise
-            self._pause(pause_seconds)
-        raise AssertionError("the last attempt either returns or raises")
+        return retry(
+            lambda: self._once(question, read, until),
+            attempts=self._settings.attempts,
+            is_worth_repeating=lambda error: isinstance(error, _WORTH_REPEATING),
+            pause_seconds=lambda attempt, _: _pause_seconds(attempt),
+            until_monotonic_seconds=until,
+            monotonic=self._monotonic,
+            sleep=self._pause,
+        )
 
     def close(self) -> None:
         """Hang up; the next question connects anew."""
@@ -390,5 +389,5 @@ class Exchange:
 
 def _pause_seconds(attempt: int) -> float:
     """Twice as long each time, and never the same for two: those who failed together would ask together again."""
-    longest: float = min(_FIRST_PAUSE_SECONDS * 2.0**attempt, _LONGEST_PAUSE_SECONDS)
+    longest: float = min(_FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1), _LONGEST_PAUSE_SECONDS)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nothing secret

@@ -14,7 +14,7 @@ from tidegate.prometheus.series import Series
 from tidegate.rollup.samples import Selection, SeriesSamples
 from tidegate.rollup.transport import exchange
 from tidegate.rollup.transport.exchange import Answer, Question
-from tidegate.rollup.transport.series import Rung, StoredSeries
+from tidegate.rollup.transport.series import HistoryReader, StoredSeries
 
 # The query API's usual answer, read in bulk: labels as JSON, but times and values of a series as
 # one run of numbers, by numpy.
@@ -191,7 +191,7 @@ _POINTS = 10_000  # of one answer and series; the server's limit is 11,000
 _STEPS_PER_INTERVAL = 1.25  # scrapes that come a little early must not be missed
 
 
-class QueryRange(Rung):
+class QueryRange(HistoryReader):
     """Range queries, in pieces below the server's limit of points.
 
     The scrape interval of the settings decides the step. Samples further apart than it come back as they were stored. `timestamp` drops
@@ -265,7 +265,7 @@ def _identity(series: SeriesSamples) -> frozenset[tuple[str, str]]:
 # has it, at five times the work.
 
 
-class RangeSelector(Rung):
+class RangeSelector(HistoryReader):
     """An instant query with a range selector. No limit of points, but one of samples (50 million by default).
 
     Prometheus 2 takes both ends of a range, Prometheus 3 not the left one. Asked one millisecond before our end for the whole length,

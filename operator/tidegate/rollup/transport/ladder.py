@@ -11,9 +11,9 @@ from tidegate.rollup.samples import Selection, Transport
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
-from tidegate.rollup.transport.series import Rung
+from tidegate.rollup.transport.series import HistoryReader
 
-RUNGS: tuple[type[Rung], ...] = (RemoteReadChunks, RemoteReadSamples, RangeSelector, QueryRange)
+RUNGS: tuple[type[HistoryReader], ...] = (RemoteReadChunks, RemoteReadSamples, RangeSelector, QueryRange)
 _PROBE_SECONDS = 30.0
 
 
@@ -35,7 +35,7 @@ class PassedOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
+class HistoryReaders:
     """The way to read, and the better ones that were passed over."""
 
     rung: Transport
@@ -46,12 +46,12 @@ class Ladder:
         return "; ".join([f"reads by {self.rung.name}{inexact}", *(f"not by {one.name}: {one.why}" for one in self.passed_over)])
 
 
-def open_rung(name: str, settings: HistorySettings) -> Rung:
+def open_rung(name: str, settings: HistorySettings) -> HistoryReader:
     """The way of this name, for workers that are told which one was chosen; raises KeyError for a name that is none."""
     return {rung.name: rung for rung in RUNGS}[name](settings)
 
 
-def choose(settings: HistorySettings, probe: Probe) -> Ladder:
+def choose(settings: HistorySettings, probe: Probe) -> HistoryReaders:
     """The best way that gives samples for the probe. Where none gives any, the best that answers properly.
 
     A front end may take remote read and find nothing behind it, so an empty answer is believed only if the other ways give none either.
@@ -67,7 +67,7 @@ def choose(settings: HistorySettings, probe: Probe) -> Ladder:
     return replace(found, rung=open_rung(found.rung.name, settings))
 
 
-def choose_among(rungs: Sequence[Transport], probe: Probe) -> Ladder:
+def choose_among(rungs: Sequence[Transport], probe: Probe) -> HistoryReaders:
     """`choose` among these, best first."""
     passed_over: list[PassedOver] = []
     empty: Transport | None = None
@@ -80,13 +80,13 @@ def choose_among(rungs: Sequence[Transport], probe: Probe) -> Ladder:
             passed_over.append(PassedOver(rung.name, error.message))
             continue
         if found:
-            return Ladder(rung, tuple(passed_over))
+            return HistoryReaders(rung, tuple(passed_over))
         empty = empty or rung
         passed_over.append(PassedOver(rung.name, "It answered without any samples, unlike the way that is taken."))
     if empty is None:
         raise _no_way(failed)
     better = [one.name for one in rungs].index(empty.name)
-    return Ladder(empty, tuple(passed_over[:better]))
+    return HistoryReaders(empty, tuple(passed_over[:better]))
 
 
 def _no_way(failed: Sequence[TidegateError]) -> TidegateError:

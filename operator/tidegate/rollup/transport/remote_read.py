@@ -15,10 +15,10 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.rollup.samples import Asked, Selection
+from tidegate.rollup.samples import ReadRequest, Selection
 from tidegate.rollup.transport import exchange
 from tidegate.rollup.transport.exchange import Answer, Question
-from tidegate.rollup.transport.series import Rung, StoredSeries
+from tidegate.rollup.transport.series import HistoryReader, StoredSeries
 from tidegate.rollup.transport.wire import (
     BYTES,
     FIXED64,
@@ -371,14 +371,14 @@ _HEADERS = {
 Result = TypeVar("Result")
 
 
-class _RemoteRead(Rung):
+class _RemoteRead(HistoryReader):
     wanted: AnswerKind
     content_type: str
 
     def _stored(self, selection: Selection, start_ms: int, *, end_ms: int, until: float) -> StoredSeries:
-        return self._ask(Asked(selection, start_ms, end_ms), self._read, until)
+        return self._ask(ReadRequest(selection, start_ms, end_ms), self._read, until)
 
-    def _ask(self, asked: Asked, read: Callable[[Answer], Result], until: float) -> Result:
+    def _ask(self, asked: ReadRequest, read: Callable[[Answer], Result], until: float) -> Result:
         question = Question(_PATH, read_request(*asked, kind=self.wanted), _HEADERS)
         return self._exchange.ask(question, lambda answer: self._checked(answer, read), until=until)
 
@@ -403,8 +403,8 @@ class RemoteReadChunks(_RemoteRead):
     wanted = AnswerKind.STREAMED_XOR_CHUNKS
     content_type = "application/x-streamed-protobuf"
 
-    def _stored_all(self, asked: Sequence[Asked]) -> Iterator[StoredSeries]:
-        group: list[tuple[Asked, StoredChunks]] = []
+    def _stored_all(self, asked: Sequence[ReadRequest]) -> Iterator[StoredSeries]:
+        group: list[tuple[ReadRequest, StoredChunks]] = []
         for one in asked:
             group.append((one, self._ask(one, _chunks, self._exchange.deadline())))
             if sum(len(chunks.answer) for _, chunks in group) > _TOGETHER_BYTES:
@@ -412,7 +412,7 @@ class RemoteReadChunks(_RemoteRead):
                 group = []
         yield from self._together(group)
 
-    def _together(self, group: Sequence[tuple[Asked, StoredChunks]]) -> Sequence[StoredSeries]:
+    def _together(self, group: Sequence[tuple[ReadRequest, StoredChunks]]) -> Sequence[StoredSeries]:
         try:
             return decoded([chunks for _, chunks in group])
         except Malformed:

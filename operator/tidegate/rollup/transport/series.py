@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import Exchange, HistorySettings
 
 # One series for each thing measured: names and external labels parsed off, replicas of Prometheus
@@ -148,7 +148,7 @@ def _shares(
 # them give alike.
 
 
-class Rung(ABC):
+class HistoryReader(ABC):
     """One way of reading a server's history; a `tidegate.rollup.samples.Transport`. One thread at a time may use it."""
 
     name: str
@@ -164,9 +164,9 @@ class Rung(ABC):
         Raises Unreachable when the server does not answer in time; Incomplete when an answer is damaged, partial, too large or of another
         kind; Unauthorized, NotFound or InvalidResource when the server says so, or when two series cannot be told apart.
         """
-        return self.read_all([Asked(selection, start_ms, end_ms)])[0]
+        return self.read_all([ReadRequest(selection, start_ms, end_ms)])[0]
 
-    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+    def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         """The same for each of these, in their order. Each is a request of its own, with its own deadline and bound on the answer."""
         stored = self._stored_all([one for one in asked if one.start_ms < one.end_ms])
         return [self._rows(next(stored), one) if one.start_ms < one.end_ms else [] for one in asked]
@@ -175,10 +175,10 @@ class Rung(ABC):
         """Hang up; the next read connects anew."""
         self._exchange.close()
 
-    def _rows(self, stored: StoredSeries, asked: Asked) -> list[SeriesSamples]:
+    def _rows(self, stored: StoredSeries, asked: ReadRequest) -> list[SeriesSamples]:
         return identified(in_range(stored, asked.start_ms, asked.end_ms), asked.selection, settings=self._settings)
 
-    def _stored_all(self, asked: Sequence[Asked]) -> Iterator[StoredSeries]:
+    def _stored_all(self, asked: Sequence[ReadRequest]) -> Iterator[StoredSeries]:
         """`_stored` of each of these, in their order."""
         for one in asked:
             yield self._stored(one.selection, one.start_ms, end_ms=one.end_ms, until=self._exchange.deadline())

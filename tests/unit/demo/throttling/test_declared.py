@@ -23,16 +23,17 @@ def test_each_business_is_declared_as_it_is_played(business: Business) -> None:
     assert member.contract is not None
     assert member.contract.per_partition is not None
     assert member.contract.per_partition.fetch == CONTRACT
-    throttled = spec.throttled.per_partition.fetch if spec.throttled and spec.throttled.per_partition else None
+    throttled = spec.throttled_rates.per_partition.fetch if spec.throttled_rates and spec.throttled_rates.per_partition else None
     assert throttled == business.throttled
 
 
 def test_the_limit_starts_far_away_and_is_patched_in_the_words_of_the_resource() -> None:
     brokers = parse_policy(POLICY, strict=True).spec.brokers
     assert brokers is not None
-    assert brokers.egress_limit == HIGH_LIMIT
+    assert brokers.egress is not None
+    assert brokers.egress.limit == HIGH_LIMIT
     for limit in (LIMIT, HIGH_LIMIT):
-        assert parse_byte_rate(json.loads(limit_patch(limit))["spec"]["brokers"]["egressLimit"]) == limit
+        assert parse_byte_rate(json.loads(limit_patch(limit))["spec"]["brokers"]["egress"]["limit"]) == limit
 
 
 def test_every_lower_tier_has_to_give_something_and_together_they_can_give_enough() -> None:

@@ -59,7 +59,7 @@ class Estate:
         reading = reading_of(owned, SCRAPE_MS)
         return {
             way: DirectionSamples(
-                cards=_cut(each.cards, *reading.counters),
+                nics=_cut(each.nics, *reading.counters),
                 client_bytes=_cut(each.client_bytes, *reading.counters),
                 replication_bytes=_cut(each.replication_bytes, *reading.counters),
                 rates=_cut(each.rates, *reading.gauges),
@@ -82,9 +82,9 @@ def _cut(many: Sequence[SeriesSamples], start_ms: int, end_ms: int) -> list[Seri
 
 
 def _direction(chance: np.random.Generator, times: np.ndarray, clients: int) -> DirectionSamples:
-    gone = times[chance.integers(0, len(times))]  # one card's exporter moved, another's stayed
+    gone = times[chance.integers(0, len(times))]  # one NIC's exporter moved, another's stayed
     return DirectionSamples(
-        cards=[
+        nics=[
             SeriesSamples({"device": "eth0", "instance": "a"}, times[times <= gone], _wild_counter(chance, times[times <= gone])),
             SeriesSamples({"device": "eth0", "instance": "b"}, times[times > gone] + 400, _wild_counter(chance, times[times > gone])),
         ],

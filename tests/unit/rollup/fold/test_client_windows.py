@@ -6,7 +6,7 @@ import pytest
 from controller_logic.model import QuotaWindow
 from tests.unit.rollup.fold.estate import COUNTER, START_MS, counter, every, series, windows
 from tidegate.rollup.fold.broker import DirectionFold, DirectionSamples, DirectionTerms, Episode, fold_direction
-from tidegate.rollup.fold.windows import Course
+from tidegate.rollup.fold.windows import StepFunction
 from tidegate.rollup.samples import SeriesSamples
 
 APP = ("app", "")
@@ -18,37 +18,37 @@ def fold(rates: list[SeriesSamples], throttle: list[SeriesSamples] | None = None
     return fold_direction(samples, windows(number), DirectionTerms(**terms), interval_ms=15_000)
 
 
-def told_bytes(one: DirectionFold) -> list[list[float]]:
+def reported_bytes(one: DirectionFold) -> list[list[float]]:
     return (one.told.thousandths_of_bytes / 1000).tolist()
 
 
 def test_bytes_are_rate_times_the_time_it_stands_for() -> None:
     one = fold([series(LABELS, every(15, 1000.0))])
-    assert (one.clients, told_bytes(one), one.told.samples.tolist()) == ((APP,), [[300_000.0]], [[20]])
+    assert (one.clients, reported_bytes(one), one.told.samples.tolist()) == ((APP,), [[300_000.0]], [[20]])
 
 
 def test_a_lost_scrape_is_bridged_by_the_next() -> None:
     samples = every(15, 1000.0)
     del samples[150.0], samples[165.0]
-    assert told_bytes(fold([series(LABELS, samples)])) == [[300_000.0]]
+    assert reported_bytes(fold([series(LABELS, samples)])) == [[300_000.0]]
 
 
 def test_time_in_which_only_others_were_told_is_not_filled() -> None:
     mine = {at: value for at, value in every(15, 1000.0).items() if at <= 60 or at > 120}
     one = fold([series(LABELS, mine), series({"user": "other"}, every(15, 1.0))])
-    assert told_bytes(one) == [[240_000.0], [300.0]]
+    assert reported_bytes(one) == [[240_000.0], [300.0]]
 
 
 def test_a_sample_past_an_edge_gives_its_part_to_the_window_before() -> None:
     one = fold([series(LABELS, {295.0: 0.0, 310.0: 1000.0})], number=2)
-    assert told_bytes(one) == [[5_000.0, 10_000.0]]
+    assert reported_bytes(one) == [[5_000.0, 10_000.0]]
 
 
 def test_no_sample_stands_for_more_than_a_window() -> None:
     """Scraped each five minutes, with one scrape late by two."""
     samples = DirectionSamples(rates=[series(LABELS, {-300.0: 1000.0, 0.0: 1000.0, 420.0: 1000.0})])
     one = fold_direction(samples, windows(2), DirectionTerms(), interval_ms=300_000)
-    assert told_bytes(one) == [[180_000.0, 120_000.0]]
+    assert reported_bytes(one) == [[180_000.0, 120_000.0]]
 
 
 def test_the_peak_is_the_highest_sample_of_the_window() -> None:
@@ -93,17 +93,17 @@ def test_how_high_a_throttled_client_may_read_follows_from_the_quota_window(samp
 
 def test_bytes_of_a_throttled_client_are_what_its_gauge_tells() -> None:
     """Single readings lie above its quota, and dip with each burst that is forgotten; their mean is right."""
-    assert told_bytes(fold([series(LABELS, every(15, 1180.0))], [series(LABELS, every(15, 900.0))])) == [[354_000.0]]
+    assert reported_bytes(fold([series(LABELS, every(15, 1180.0))], [series(LABELS, every(15, 900.0))])) == [[354_000.0]]
 
 
 def test_a_contract_counts_as_it_was_at_each_sample() -> None:
-    lowered = Course((START_MS - 60_000, START_MS + 200_000), (2000.0, 500.0))
+    lowered = StepFunction((START_MS - 60_000, START_MS + 200_000), (2000.0, 500.0))
     one = fold([series(LABELS, every(15, 1000.0)), series({"user": "other"}, every(15, 1000.0))], contracts={APP: lowered})
     assert one.told.over_contract_ms.tolist() == [[105_000], [0]]
 
 
 def test_bytes_held_back_are_counted_against_the_contract_of_the_moment() -> None:
-    raised = Course((START_MS, START_MS + 150_001), (1000.0, 2000.0))
+    raised = StepFunction((START_MS, START_MS + 150_001), (1000.0, 2000.0))
     one = fold([series(LABELS, every(15, 400.0))], [series(LABELS, every(15, 200.0))], contracts={APP: raised})
     assert one.told.deferred_thousandths.tolist() == [[(600 + 1600) * 150_000]]
 
@@ -138,14 +138,14 @@ def test_with_an_account_without_episodes_nothing_is_deferred() -> None:
 def test_a_pair_of_servers_tells_each_client_once() -> None:
     one = series({**LABELS, "replica": "a"}, every(15, 1000.0, until=315))
     other = series({**LABELS, "replica": "b"}, {at + 7: value for at, value in every(15, 1000.0, until=315).items()})
-    assert told_bytes(fold([one, other]))[0][0] == pytest.approx(300_000, abs=15_000)
+    assert reported_bytes(fold([one, other]))[0][0] == pytest.approx(300_000, abs=15_000)
 
 
 def test_clients_told_by_different_servers_of_a_pair_keep_their_whole_time() -> None:
     """Where a pair is merged series by series, the fuller server may be another one for each series."""
     one = series(LABELS, every(15, 1000.0, until=315))
     other = series({"user": "other"}, {at + 7: value for at, value in every(15, 1000.0, begin=-15, until=315).items()})
-    assert told_bytes(fold([one, other])) == [[300_000.0], [300_000.0]]
+    assert reported_bytes(fold([one, other])) == [[300_000.0], [300_000.0]]
 
 
 def test_throttle_times_told_by_the_other_server_of_a_pair_are_of_the_same_reading() -> None:
@@ -158,25 +158,25 @@ def test_throttle_times_told_by_the_other_server_of_a_pair_are_of_the_same_readi
 def test_two_series_of_one_client_at_the_same_time_count_once() -> None:
     one, other = series({**LABELS, "port": "1"}, every(15, 1000.0)), series({**LABELS, "port": "2"}, every(15, 900.0))
     for order in ([one, other], [other, one]):
-        assert (told_bytes(fold(order)), fold(order).told.samples.tolist()) == ([[300_000.0]], [[20]])
+        assert (reported_bytes(fold(order)), fold(order).told.samples.tolist()) == ([[300_000.0]], [[20]])
 
 
 def test_a_client_that_is_renamed_in_mid_flight_keeps_both_names() -> None:
     """A quota on another level: Kafka meters the same client under other tags from then on."""
     before, after = every(15, 1000.0, until=150), every(15, 1000.0, begin=150)
     one = fold([series(LABELS, before), series({**LABELS, "client_id": "web"}, after)])
-    assert dict(zip(one.clients, told_bytes(one), strict=True)) == {("app", ""): [150_000.0], ("app", "web"): [150_000.0]}
+    assert dict(zip(one.clients, reported_bytes(one), strict=True)) == {("app", ""): [150_000.0], ("app", "web"): [150_000.0]}
 
 
 def test_what_is_no_rate_and_who_is_nobody_is_passed_over() -> None:
     odd = series(LABELS, every(15, 1.0) | {15.0: -5.0, 30.0: 1e200})
     one = fold([odd, series({"user": "%zz"}, every(15, 7.0)), series({}, every(15, 7.0))])
-    assert (one.clients, told_bytes(one), one.told.samples.tolist()) == ((APP,), [[270.0]], [[18]])
+    assert (one.clients, reported_bytes(one), one.told.samples.tolist()) == ((APP,), [[270.0]], [[18]])
 
 
 def test_who_was_throttled_is_told_even_without_a_rate() -> None:
     one = fold([], [series(LABELS, every(15, 500.0))])
-    assert (one.clients, one.told.throttled_ms.tolist(), told_bytes(one)) == ((APP,), [[300_000]], [[0.0]])
+    assert (one.clients, one.told.throttled_ms.tolist(), reported_bytes(one)) == ((APP,), [[300_000]], [[0.0]])
 
 
 def test_coverage_is_that_of_the_exporter_and_not_of_the_client() -> None:

@@ -82,7 +82,7 @@ def test_one_sample_says_nothing(samples: dict[float, float]) -> None:
     assert in_windows(samples) == [0]
 
 
-def test_counts_beyond_all_cards_do_not_overflow() -> None:
+def test_counts_beyond_all_nics_do_not_overflow() -> None:
     assert in_windows({-3000.0: 0.0, 600.0: 3.6e15}) == [300_000_000_000_000]
 
 

@@ -1,10 +1,10 @@
-"""Several series that count a broker's bytes: cards add up, exporters take over, and nobody is counted twice."""
+"""Several series that count a broker's bytes: NICs add up, exporters take over, and nobody is counted twice."""
 
 import pytest
 
 from tests.unit.rollup.fold.estate import START_MS, counter, every, series, windows
 from tidegate.rollup.fold.counters import Counted, counted
-from tidegate.rollup.fold.windows import Course, Rate
+from tidegate.rollup.fold.windows import Rate, StepFunction
 from tidegate.rollup.samples import SeriesSamples
 
 
@@ -12,36 +12,36 @@ def count(*told: SeriesSamples, number: int = 1, limit: Rate | None = None) -> C
     return counted(told, windows(number), interval_ms=15_000, limit=limit)
 
 
-def card(device: str, samples: dict[float, float], instance: str = "a") -> SeriesSamples:
+def nic(device: str, samples: dict[float, float], instance: str = "a") -> SeriesSamples:
     return series({"device": device, "instance": instance, "job": "node"}, samples)
 
 
-def test_cards_of_one_machine_add_up() -> None:
-    assert count(card("eth0", counter(100)), card("eth1", counter(20))).counted_bytes.tolist() == [36_000]
+def test_nics_of_one_machine_add_up() -> None:
+    assert count(nic("eth0", counter(100)), nic("eth1", counter(20))).counted_bytes.tolist() == [36_000]
 
 
-def test_a_pair_that_scrapes_the_same_card_counts_it_once() -> None:
+def test_a_pair_that_scrapes_the_same_nic_counts_it_once() -> None:
     one, other = counter(100), {at + 7: value + 700 for at, value in counter(100).items()}
-    told = count(card("eth0", one, "replica-1"), card("eth0", other, "replica-2"))
+    told = count(nic("eth0", one, "replica-1"), nic("eth0", other, "replica-2"))
     assert told.counted_bytes.tolist() == [30_000]
 
 
 def test_of_a_pair_the_one_that_saw_more_of_a_window_is_believed() -> None:
     seen, missed = counter(100, until=700), {at: value for at, value in counter(100, until=700).items() if at < 330}
-    told = count(card("eth0", missed, "a"), card("eth0", seen, "b"), number=2)
+    told = count(nic("eth0", missed, "a"), nic("eth0", seen, "b"), number=2)
     assert told.counted_bytes.tolist() == [30_000, 30_000]
 
 
 def test_an_exporter_that_takes_over_adds_to_the_one_before() -> None:
     before, after = counter(100, until=120), counter(100, begin=150, until=360, first=9e9)
-    told = count(card("eth0", before, "old"), card("eth0", after, "new"))
+    told = count(nic("eth0", before, "old"), nic("eth0", after, "new"))
     assert told.counted_bytes.tolist() == [12_000 + 15_000]
     assert told.covered_ms.tolist() == [270_000]
 
 
 def test_who_was_away_for_hours_may_meanwhile_be_replaced() -> None:
     away = counter(100, begin=-9000, until=60) | counter(100, begin=8000, until=9000, first=5e6)
-    told = count(card("eth0", away, "a"), card("eth0", counter(100, begin=120, until=600), "b"))
+    told = count(nic("eth0", away, "a"), nic("eth0", counter(100, begin=120, until=600), "b"))
     assert told.counted_bytes.tolist() == [6_000 + 18_000]
 
 
@@ -51,26 +51,26 @@ def test_without_series_nothing_is_covered() -> None:
 
 
 def test_a_limit_counts_as_it_was_when_the_bytes_moved() -> None:
-    lowered = Course((START_MS, START_MS + 200_000), (200.0, 50.0))
-    assert count(card("eth0", counter(100)), limit=lowered).over_limit_ms.tolist() == [105_000]
+    lowered = StepFunction((START_MS, START_MS + 200_000), (200.0, 50.0))
+    assert count(nic("eth0", counter(100)), limit=lowered).over_limit_ms.tolist() == [105_000]
 
 
 @pytest.mark.parametrize(("limit", "over_ms"), [(99, 300_000), (100, 0), (101, 0), (None, 0)])
 def test_over_the_limit_is_more_than_the_limit(limit: int | None, over_ms: int) -> None:
-    assert count(card("eth0", counter(100)), limit=limit).over_limit_ms.tolist() == [over_ms]
+    assert count(nic("eth0", counter(100)), limit=limit).over_limit_ms.tolist() == [over_ms]
 
 
-def test_it_is_the_machine_that_is_over_and_not_a_card() -> None:
-    assert count(card("eth0", counter(60)), card("eth1", counter(60)), limit=100).over_limit_ms.tolist() == [300_000]
+def test_it_is_the_machine_that_is_over_and_not_a_nic() -> None:
+    assert count(nic("eth0", counter(60)), nic("eth1", counter(60)), limit=100).over_limit_ms.tolist() == [300_000]
 
 
 def test_a_burst_counts_for_the_time_between_its_scrapes() -> None:
     burst = {at: value + (15_000 if at >= 30 else 0) for at, value in counter(10).items()}
-    assert count(card("eth0", burst), limit=100).over_limit_ms.tolist() == [15_000]
+    assert count(nic("eth0", burst), limit=100).over_limit_ms.tolist() == [15_000]
 
 
 def test_time_over_the_limit_is_shared_out_at_edges() -> None:
-    told = count(card("eth0", {-10.0: 0.0, 5.0: 15_000.0 * 0.11, 20.0: 15_000.0 * 0.11}), limit=100)
+    told = count(nic("eth0", {-10.0: 0.0, 5.0: 15_000.0 * 0.11, 20.0: 15_000.0 * 0.11}), limit=100)
     assert told.over_limit_ms.tolist() == [5_000]
 
 
@@ -82,15 +82,15 @@ def test_time_over_the_limit_is_shared_out_at_edges() -> None:
     ],
 )
 def test_nobody_knows_the_rate_over_a_restart_or_a_gap(samples: dict[float, float]) -> None:
-    assert count(card("eth0", samples), limit=100).over_limit_ms.tolist() == [0]
+    assert count(nic("eth0", samples), limit=100).over_limit_ms.tolist() == [0]
 
 
-def test_cards_may_be_scraped_less_often_than_brokers() -> None:
-    told = counted([card("eth0", counter(101, seconds=60))], windows(1), interval_ms=5_000, limit=100)
+def test_nics_may_be_scraped_less_often_than_brokers() -> None:
+    told = counted([nic("eth0", counter(101, seconds=60))], windows(1), interval_ms=5_000, limit=100)
     assert told.over_limit_ms.tolist() == [300_000]
 
 
-def test_nobody_knows_the_rate_while_a_card_comes() -> None:
+def test_nobody_knows_the_rate_while_a_nic_comes() -> None:
     comes = every(15, 9e9, begin=30)
-    told = count(card("eth0", counter(10)), card("eth1", comes), limit=100)
+    told = count(nic("eth0", counter(10)), nic("eth1", comes), limit=100)
     assert told.over_limit_ms.tolist() == [0]

@@ -10,25 +10,25 @@ import numpy as np
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries
 from tidegate.rollup.fold.windows import Reading
 from tidegate.rollup.ingest import read_broker
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 
 READING = Reading(counters=(0, 100_000), gauges=(20_000, 80_000))
 SERVER = PrometheusServer("http://127.0.0.1:9")
-ROLES = ["cards", "client_bytes", "replication_bytes", "rates", "throttle_times"]
+ROLES = ["nics", "client_bytes", "replication_bytes", "rates", "throttle_times"]
 
 
 @dataclass
 class Numbered:
     """Gives for the n-th question a series with the value n of each broker; remembers what was asked together."""
 
-    together: list[Sequence[Asked]] = field(default_factory=list)
+    together: list[Sequence[ReadRequest]] = field(default_factory=list)
     name: str = "numbered"
     exact: bool = True
 
     def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
-        return self.read_all([Asked(selection, start_ms, end_ms)])[0]
+        return self.read_all([ReadRequest(selection, start_ms, end_ms)])[0]
 
-    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+    def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         self.together.append(asked)
         return [
             [SeriesSamples({"broker": broker}, np.array([30_000]), np.array([float(number)])) for broker in ("1", "2", "12")]
@@ -60,3 +60,10 @@ def test_what_a_policy_names_no_series_for_is_not_asked_and_empty() -> None:
     assert len(asked) == 5  # the brokers' own counters, and the rates
     assert [len(getattr(found["fetch"], role)) for role in ROLES] == [0, 1, 1, 1, 0]
     assert [len(getattr(found["produce"], role)) for role in ROLES] == [0, 1, 1, 0, 0]
+
+
+def test_every_selection_is_narrowed_to_the_matchers_of_the_policy() -> None:
+    transport = Numbered()
+    read_broker(transport, MetricsSettings(SERVER, matchers={"cluster": 'or"ders'}), 2, READING)
+    (asked,) = transport.together
+    assert {one.selection.equal["cluster"] for one in asked} == {'or"ders'}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tidegate.kube.rollup_jobs import labels
 from tidegate.rollup.job import Executors, Mount, Pod, heap_mib, master, pod_of, pod_template, spark_settings
 
 ENVIRONMENT = {"POD_NAME": "orders-rollup-1", "POD_NAMESPACE": "streaming", "POD_IP": "10.0.0.7", "MEMORY_LIMIT_MIB": "3072"}
-MOUNTS = (Mount("/var/lib/usage", claim="usage"), Mount("/tmp/x", secret="ca", key="ca.crt", file="prometheus-ca.crt"))
+MOUNTS = (Mount("/var/lib/usage", claim="usage"), Mount("/var/lib/more", claim="more"))
 EXECUTORS = Executors(2, 3, 500, 4096, labels("orders"), MOUNTS)
 
 
@@ -56,10 +57,10 @@ def test_an_executor_is_as_restricted_as_the_job() -> None:
 def test_an_executor_has_the_same_files_at_the_same_places() -> None:
     pod = json.loads(pod_template(EXECUTORS))["spec"]
     (container,) = pod["containers"]
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/var/lib/usage", "/tmp/x"}
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/var/lib/usage", "/var/lib/more"}
     assert [volume for volume in pod["volumes"] if "emptyDir" not in volume] == [
         {"name": "mount-0", "persistentVolumeClaim": {"claimName": "usage"}},
-        {"name": "mount-1", "secret": {"secretName": "ca", "items": [{"key": "ca.crt", "path": "prometheus-ca.crt"}]}},
+        {"name": "mount-1", "persistentVolumeClaim": {"claimName": "more"}},
     ]
 
 
@@ -76,13 +77,20 @@ def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() ->
     )
 
 
-@pytest.mark.parametrize("change", [{"POD_IP": None}, {"MEMORY_LIMIT_MIB": "3Gi"}])
-def test_half_an_environment_is_refused(change: dict[str, str | None]) -> None:
+@pytest.mark.parametrize(("change", "named"), [({"POD_IP": None}, "POD_IP"), ({"MEMORY_LIMIT_MIB": "3Gi"}, "3Gi")])
+def test_half_an_environment_is_refused(change: dict[str, str | None], named: str) -> None:
     told = {name: value for name, value in {**ENVIRONMENT, **change}.items() if value is not None}
-    with pytest.raises(InvalidResource, match="does not tell"):
+    with pytest.raises(InvalidResource) as refused:
         pod_of(told)
+    assert named in refused.value.message
 
 
 @pytest.mark.parametrize(("memory", "heap"), [(1024, 512), (768, 512), (3072, 1536), (8192, 4096)])
 def test_java_gets_half_and_never_less_than_spark_starts_with(memory: int, heap: int) -> None:
     assert heap_mib(memory) == heap
+
+
+def test_half_an_environment_reads_like_this(golden: Callable[[str], None]) -> None:
+    with pytest.raises(InvalidResource) as refused:
+        pod_of({name: value for name, value in ENVIRONMENT.items() if name != "POD_IP"})
+    golden(refused.value.message)

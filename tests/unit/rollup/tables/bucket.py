@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
 
-from tidegate.rollup.tables.manifest import LADDER, Ladder
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore
 
@@ -136,6 +135,6 @@ class _Upload(io.RawIOBase):
             self._bucket.objects[self._path] = (self._content.getvalue(), self._bucket.now_ms)
 
 
-def store_in(bucket: Bucket, *, ladder: Ladder = LADDER) -> UsageStore:
+def store_in(bucket: Bucket) -> UsageStore:
     """A store in the bucket, its requests one after the other, so that operations can be counted."""
-    return UsageStore(Storage(PyFileSystem(bucket), "usage/tidegate", shown="s3://usage/tidegate", parallel=1), ladder=ladder)
+    return UsageStore(Storage(PyFileSystem(bucket), "usage/tidegate", shown="s3://usage/tidegate", parallel=1))

@@ -1,7 +1,10 @@
 """Clean-up and retention: what nobody names goes after the grace, what is named or new or not ours stays."""
 
+from collections.abc import Callable
+
 import pytest
 
+from tests.goldens.golden import numbers
 from tests.unit.rollup.tables.bucket import Bucket, Killed, store_in
 from tests.unit.rollup.tables.usage import DAY, as_set, put, put_hours, staged, usage_5m
 from tidegate.errors import InvalidResource
@@ -64,9 +67,11 @@ def test_files_of_other_people_stay(bucket: Bucket, store: UsageStore, path: str
     assert store.storage.read(path) == b"mine"
 
 
-def test_a_grace_that_could_hit_a_run_is_refused(store: UsageStore) -> None:
-    with pytest.raises(InvalidResource, match="at least 60"):
+def test_a_grace_that_could_hit_a_run_is_refused(store: UsageStore, golden: Callable[[str], None]) -> None:
+    with pytest.raises(InvalidResource) as refused:
         sweep(store, now_ms=NOW, grace_ms=HOUR_MS - 1)
+    assert 60 in numbers(str(refused.value))
+    golden(str(refused.value))
 
 
 def test_a_clean_up_cut_short_at_any_operation_loses_no_row(bucket: Bucket, store: UsageStore) -> None:

@@ -10,7 +10,7 @@ from controller_logic.model import BrokerLimit, BrokerLimits, Policy
 from tests.unit.rollup.terms.told import BULK, CONTRACT, POLICY, START_MS, Told, quotas, seconds, times
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.broker import DirectionTerms
-from tidegate.rollup.fold.windows import Course
+from tidegate.rollup.fold.windows import StepFunction
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader
@@ -30,14 +30,14 @@ def fetch(told: Told, **asked: object) -> DirectionTerms:
 def test_a_contract_is_told_as_it_changed() -> None:
     target = {at: 1000.0 if at < 600 else 800.0 for at in times()}
     course = fetch(Told().member(target, target=target).level(dict.fromkeys(times(), "Contract"))).contracts[ETL]
-    assert isinstance(course, Course)
+    assert isinstance(course, StepFunction)
     assert (seconds(course.from_ms)[1:], course.rates) == ([600.0], (1000.0, 800.0))
 
 
 def test_a_limit_is_told_as_it_changed_and_none_is_none() -> None:
     told = Told().cut().limit({at: 0.0 if at < 900 else 50e6 for at in times()})
     course = fetch(told).limit
-    assert isinstance(course, Course)
+    assert isinstance(course, StepFunction)
     assert (seconds(course.from_ms)[1:], course.rates) == ([900.0], (float("inf"), 50e6))
 
 

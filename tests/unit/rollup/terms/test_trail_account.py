@@ -9,7 +9,7 @@ import pytest
 from tests.unit.rollup.terms.told import CONTRACT, POLICY, SCRAPE_MS, START_MS, Told, seconds, times
 from tidegate.control.audit.trail import utc
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-from tidegate.rollup.fold.windows import Course
+from tidegate.rollup.fold.windows import StepFunction
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader
 from tidegate.rollup.trail import AuditLine
@@ -61,7 +61,7 @@ def test_a_low_quota_that_a_write_replaced_was_a_throttle_only_if_the_write_says
 
 def test_a_contract_that_was_edited_is_told_as_it_changed() -> None:
     course = terms_of(FIRST, line(600, CONTRACT, 500, "ContractChanged", contract=500)).brokers[1]["fetch"].contracts[ETL]
-    assert isinstance(course, Course)
+    assert isinstance(course, StepFunction)
     assert course.rates == (CONTRACT, 500.0)
     assert seconds(course.from_ms)[1:] == [600.001]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
-from tidegate.rollup.samples import Asked, Selection, SeriesSamples
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.terms.sources import STATES
@@ -20,6 +20,7 @@ CONTRACT = 2000
 ETL = Member("etl", Entity("etl"), contract=Contract(RateForm.PER_BROKER, fetch_bytes_per_second=CONTRACT))
 BULK = Tier("ns/bulk", Level.L3, (ETL,))
 POLICY = PolicyTerms.of(Policy("ns/shop", "uid"), [BULK])
+LABELS = {"policy_namespace": "ns", "policy": "shop"}
 
 Quotas = Mapping[float, float]  # by seconds after START_MS
 
@@ -44,14 +45,17 @@ class Told:
 
     def member(self, quota: Quotas, *, target: Quotas | None = None, name: str = "etl", tier: str = BULK.key) -> Told:
         """A member's fetch quota, and its contract: `CONTRACT` unless told."""
-        labels = {"policy": POLICY.key, "tier": tier, "member": name, "key": "consumer_byte_rate"}
+        labels = {**LABELS, "tier": tier.rpartition("/")[2], "member": name, "direction": "fetch"}
         contract = dict.fromkeys(quota, float(CONTRACT)) if target is None else target
-        self.series += [("tidegate_member_quota", labels, quota), ("tidegate_member_target", labels, contract)]
+        self.series += [
+            ("tidegate_member_quota_bytes_per_second", labels, quota),
+            ("tidegate_member_target_bytes_per_second", labels, contract),
+        ]
         return self
 
     def level(self, states: Mapping[float, str], level: str = "L3") -> Told:
         for state in STATES:
-            labels = {"policy": POLICY.key, "level": level, "state": state}
+            labels = {**LABELS, "level": level, "state": state}
             self.series.append(("tidegate_tier_state", labels, {at: float(said == state) for at, said in states.items()}))
         return self
 
@@ -61,7 +65,7 @@ class Told:
         return self.member(held).level({at: "Throttled" if rate < CONTRACT else "Contract" for at, rate in held.items()})
 
     def limit(self, rates: Mapping[float, float], broker: int = 1) -> Told:
-        labels = {"policy": POLICY.key, "broker": str(broker), "direction": "egress"}
+        labels = {**LABELS, "broker": str(broker), "direction": "egress"}
         self.series.append(("tidegate_broker_limit_bytes_per_second", labels, rates))
         return self
 
@@ -75,7 +79,7 @@ class Told:
         found = (self._within(labels, samples, start_ms, end_ms) for name, labels, samples in self.series if _fits(selection, name, labels))
         return [one for one in found if len(one.times_ms)]
 
-    def read_all(self, asked: Sequence[Asked]) -> list[list[SeriesSamples]]:
+    def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         return [self.read(*one) for one in asked]
 
     def _within(self, labels: Mapping[str, str], samples: Mapping[float, float], start_ms: int, end_ms: int) -> SeriesSamples:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.transport.exchange import Exchange, HistorySettings
-from tidegate.rollup.transport.series import Rung
+from tidegate.rollup.transport.series import HistoryReader
 
 STREAMED = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
 
@@ -44,7 +44,7 @@ def answering(respond: Respond) -> Iterator[LyingServer]:
 
 
 @contextmanager
-def asking(kind: type[Rung], server: LyingServer, /, **settings: Any) -> Iterator[Rung]:
+def asking(kind: type[HistoryReader], server: LyingServer, /, **settings: Any) -> Iterator[HistoryReader]:
     """A way of reading this server."""
     told = replace(HistorySettings(PrometheusServer(server.url)), **settings)
     rung = kind(told, exchange=Exchange(told, pause=lambda seconds: None))

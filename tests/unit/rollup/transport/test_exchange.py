@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from controller_logic.reasons import Reason
+from tests.goldens.golden import numbers
 from tests.unit.prometheus.lying_server import LyingServer
 from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, frame
 from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
@@ -22,19 +24,19 @@ from tidegate.rollup.samples import Selection
 from tidegate.rollup.transport.exchange import HistorySettings, NoSlot, RequestSlots
 from tidegate.rollup.transport.http_query import RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
-from tidegate.rollup.transport.series import Rung
+from tidegate.rollup.transport.series import HistoryReader
 
 good = FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])])
-KINDS: list[type[Rung]] = [RemoteReadChunks, RemoteReadSamples, RangeSelector]
+KINDS: list[type[HistoryReader]] = [RemoteReadChunks, RemoteReadSamples, RangeSelector]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 
 
-def series_read(respond: Respond, kind: type[Rung] = RemoteReadChunks, **settings: Any) -> tuple[int, LyingServer]:
+def series_read(respond: Respond, kind: type[HistoryReader] = RemoteReadChunks, **settings: Any) -> tuple[int, LyingServer]:
     with answering(respond) as server, asking(kind, server, **settings) as way:
         return len(way.read(Selection("m"), BASE_MS, BASE_MS + 1000)), server
 
 
-def failure(respond: Respond, kind: type[Rung] = RemoteReadChunks, **settings: Any) -> tuple[TidegateError, int]:
+def failure(respond: Respond, kind: type[HistoryReader] = RemoteReadChunks, **settings: Any) -> tuple[TidegateError, int]:
     with answering(respond) as server, asking(kind, server, **settings) as way, pytest.raises(TidegateError) as raised:
         way.read(Selection("m"), BASE_MS, BASE_MS + 1000)
     return raised.value, len(server.seen)
@@ -83,7 +85,7 @@ def drip(request: PostRequest) -> None:
 
 @every_kind
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_server_that_is_busy_is_asked_again(status: int, kind: type[Rung]) -> None:
+def test_a_server_that_is_busy_is_asked_again(status: int, kind: type[HistoryReader]) -> None:
     found, server = series_read(first_then(says(status), good), kind)
     assert (found, len(server.seen)) == (1, 2)
 
@@ -105,7 +107,7 @@ def test_an_answer_that_never_is_whole_is_an_error_and_never_a_part(trouble: Res
 
 
 @every_kind
-def test_a_server_that_stays_busy_is_given_up_after_some_attempts(kind: type[Rung]) -> None:
+def test_a_server_that_stays_busy_is_given_up_after_some_attempts(kind: type[HistoryReader]) -> None:
     error, asked = failure(says(503, '{"status":"error","error":"query timed out"}', "application/json"), kind, attempts=3)
     assert isinstance(error, Unreachable)
     assert "query timed out" in error.message
@@ -131,16 +133,15 @@ def test_what_asking_again_cannot_mend_is_asked_once(respond: Respond, kind: typ
 
 
 @every_kind
-def test_a_page_with_status_200_is_no_history(kind: type[Rung]) -> None:
+def test_a_page_with_status_200_is_no_history(kind: type[HistoryReader]) -> None:
     error, asked = failure(says(200, "<html>Please log in</html>", "text/html"), kind)
     assert isinstance(error, Incomplete)
     assert "text/html" in error.message
-    assert "web page" in error.message
     assert asked == 1
 
 
 @pytest.mark.parametrize("kind", [RemoteReadChunks, RemoteReadSamples])
-def test_an_answer_of_the_right_kind_with_other_content_is_refused(kind: type[Rung]) -> None:
+def test_an_answer_of_the_right_kind_with_other_content_is_refused(kind: type[HistoryReader]) -> None:
     content_type = STREAMED if kind is RemoteReadChunks else "application/x-protobuf"
     assert isinstance(failure(says(200, "<html>" * 100, content_type), kind, attempts=1)[0], Incomplete)
 
@@ -152,36 +153,35 @@ def test_an_answer_that_prometheus_itself_calls_partial_is_not_used() -> None:
     assert "a store is away" in error.message
 
 
-def test_native_histograms_are_a_clear_error() -> None:
+def test_native_histograms_are_a_clear_error(golden: Callable[[str], None]) -> None:
     error, _ = failure(says(200, frame(chunked_series({"a": "1"}, [(BASE_MS, 1.0)], encoding=HISTOGRAM)), STREAMED))
     assert isinstance(error, InvalidResource)
     assert error.reason is Reason.METRICS_UNREADABLE
-    assert "native histograms" in error.message
+    golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", error.message))
 
 
 @every_kind
-def test_an_answer_above_the_limit_is_not_read_to_its_end(kind: type[Rung]) -> None:
+def test_an_answer_above_the_limit_is_not_read_to_its_end(kind: type[HistoryReader]) -> None:
     many = FakePrometheus([({"a": str(number)}, [(BASE_MS, 1.0)]) for number in range(30)])
     error, asked = failure(many, kind, answer_limit_bytes=200)
     assert isinstance(error, Incomplete)
-    assert "larger than" in error.message
     assert asked == 1
 
 
-def test_a_packed_answer_above_the_limit_is_not_unpacked() -> None:
+def test_a_packed_answer_above_the_limit_is_not_unpacked(golden: Callable[[str], None]) -> None:
     # says that it holds 2 GB, which nobody makes room for
     error, _ = failure(says(200, b"\x80\x80\x80\x80\x08\x00", "application/x-protobuf"), RemoteReadSamples)
-    assert "larger than" in error.message
+    assert isinstance(error, Incomplete)
+    golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", error.message))
 
 
 @pytest.mark.parametrize(
     ("trouble", "kind"), [(hang, RemoteReadChunks), (hang, RemoteReadSamples), (hang, RangeSelector), (drip, RemoteReadChunks)]
 )
-def test_a_server_that_hangs_or_drips_is_given_up_at_the_deadline(trouble: Callable[[Any], None], kind: type[Rung]) -> None:
+def test_a_server_that_hangs_or_drips_is_given_up_at_the_deadline(trouble: Callable[[Any], None], kind: type[HistoryReader]) -> None:
     started = time.monotonic()
     error, _ = failure(trouble, kind, read_timeout_seconds=0.2, deadline_seconds=0.5, request_timeout_seconds=0.4)
     assert isinstance(error, Unreachable)
-    assert "took too long" in error.message
     assert time.monotonic() - started < 5
 
 
@@ -191,7 +191,7 @@ def test_one_hanging_request_does_not_use_up_the_time_of_the_next() -> None:
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "http://", "ftp://x"])
 def test_what_is_no_address_needs_mending(url: str) -> None:
-    with pytest.raises(InvalidResource, match="is no address"):
+    with pytest.raises(InvalidResource):
         RemoteReadChunks(HistorySettings(PrometheusServer(url))).read(Selection("m"), 0, 1)
 
 
@@ -265,7 +265,7 @@ def test_no_more_requests_are_under_way_at_once_than_allowed() -> None:
     assert most == 2
 
 
-def test_whoever_gets_no_slot_in_time_says_so() -> None:
+def test_whoever_gets_no_slot_in_time_says_so(golden: Callable[[str], None]) -> None:
     with (
         answering(good) as server,
         RequestSlots(server.url, 1).taken(until_monotonic_seconds=0),
@@ -273,15 +273,16 @@ def test_whoever_gets_no_slot_in_time_says_so() -> None:
         pytest.raises(Unreachable) as raised,
     ):
         way.read(Selection("m"), BASE_MS, BASE_MS + 1)
-    assert "1 other requests" in raised.value.message
+    assert 1 in numbers(raised.value.message)
     assert server.seen == []
+    golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", raised.value.message))
 
 
-def test_a_machine_without_a_folder_for_temporary_files_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_folder_for_temporary_files_is_told_so(monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
     error, asked = failure(good, attempts=1)
-    assert "folder for temporary files" in error.message
     assert asked == 0
+    golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", re.sub(r"requests-\d+-?\d*", "requests-0", error.message)))
 
 
 def test_slots_of_one_server_do_not_hold_up_another() -> None:

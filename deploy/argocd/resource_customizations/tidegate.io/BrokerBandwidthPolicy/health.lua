@@ -47,7 +47,7 @@ if ready.status == "True" then
   end
   return {status = "Healthy", message = table.concat(told, ". ")}
 end
-if ready.status == "Unknown" or passing[ready.reason] then
+if condition("Stalled").status ~= "True" and (ready.status == "Unknown" or passing[ready.reason]) then
   return {status = "Progressing", message = ready.message}
 end
 return {status = "Degraded", message = ready.message}

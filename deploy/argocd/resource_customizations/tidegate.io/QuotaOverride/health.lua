@@ -15,12 +15,17 @@ local passing = {
 }
 
 local status = obj.status or {}
-local ready = {}
-for _, one in ipairs(status.conditions or {}) do
-  if one.type == "Ready" then
-    ready = one
+
+local function condition(kind)
+  for _, one in ipairs(status.conditions or {}) do
+    if one.type == kind then
+      return one
+    end
   end
+  return {}
 end
+
+local ready = condition("Ready")
 
 if ready.status == nil then
   return {status = "Progressing", message = "The operator has said nothing of this override yet"}
@@ -36,7 +41,7 @@ if ready.reason == "Paused" or ready.reason == "Overruled" then
   return {status = "Suspended", message = ready.message}
 end
 -- Unknown: the policy lacks an input, and says itself whether that is bad
-if ready.status == "Unknown" or passing[ready.reason] then
+if condition("Stalled").status ~= "True" and (ready.status == "Unknown" or passing[ready.reason]) then
   return {status = "Progressing", message = ready.message}
 end
 return {status = "Degraded", message = ready.message}

@@ -6,17 +6,13 @@ Killed anywhere, it leaves whole windows and nothing that is in the way of the n
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Window
-from tidegate.commands.context import Surroundings
-from tidegate.commands.inputs import PolicyOptions
-from tidegate.commands.rollup_declared import RollupPolicy, rollup_policy
-from tidegate.commands.rollup_engine import Engine, Span
 from tidegate.errors import NotFound
 from tidegate.kube.rollup_jobs import read_result, record_result
+from tidegate.rollup.engine import Engine, RollupPolicy, Span, policy_engine
 from tidegate.rollup.job import LATE_MS, SETTLE_MS, pod_of, run_span
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
@@ -30,15 +26,12 @@ _FIGURES_STAND_MS = HOUR_MS
 _FIGURES_COUNT_MS = 2 * DAY_MS
 
 
-def run_job(around: Surroundings, asked: PolicyOptions, window: Window, *, tell: Callable[[str], None]) -> None:
-    """Do all of it. Raises tidegate.errors."""
-    clock_ms = clock_ms_of(around)
+def run_job(policy: RollupPolicy, window: Window, *, folder: Path, clock_ms: Callable[[], int], tell: Callable[[str], None]) -> None:
+    """Do all of it; `folder` is the process's own. Raises tidegate.errors."""
     span = Span(*run_span(window.start_ms, window.end_ms, now_ms=clock_ms()))
-    with TemporaryDirectory(prefix="tidegate-job-") as folder:
-        policy = rollup_policy(around, asked, Path(folder))
-        tell(f"computing {time_words(span.start_ms)} to {time_words(span.end_ms)} for policy {policy.source.declared.policy.key}")
-        with Engine(policy, pod_of(os.environ), Path(folder), clock_ms=clock_ms, tell=tell) as engine:
-            windows, empty = _publish(engine, span, window, now_ms=clock_ms())
+    tell(f"computing {time_words(span.start_ms)} to {time_words(span.end_ms)} for policy {policy.policy.key}")
+    with policy_engine(policy, pod_of(os.environ), folder, clock_ms=clock_ms, tell=tell) as engine:
+        windows, empty = _publish(engine, span, window, now_ms=clock_ms())
     record(policy, windows, empty=empty, now_ms=clock_ms())
     for one in empty:
         tell(f"Prometheus has nothing of any broker from {time_words(one.start_ms)} to {time_words(one.end_ms)}, and will not have more")
@@ -64,12 +57,7 @@ def _publish(engine: Engine, span: Span, own: Window, *, now_ms: int) -> tuple[l
 def _is_empty_for_good(engine: Engine, window: Window, *, now_ms: int) -> bool:
     """Samples come late, and settings may be wrong. Two hours later and with brokers told of now it is neither: Prometheus was away."""
     over_ms = now_ms - SETTLE_MS
-    return window.end_ms <= now_ms - LATE_MS and engine.knows_brokers(over_ms - HOUR_MS, over_ms)
-
-
-def clock_ms_of(around: Surroundings) -> Callable[[], int]:
-    """The command's clock in milliseconds."""
-    return lambda: round(around.now_seconds() * 1000)
+    return window.end_ms <= now_ms - LATE_MS and engine.has_brokers(over_ms - HOUR_MS, over_ms)
 
 
 def published_windows(published: Sequence[Manifest], span: Span) -> list[Window]:

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from tidegate.commands.output import Page
-from tidegate.commands.rollup_progress import shown
+from tidegate.commands.rollup_page import shown
 from tidegate.rollup.samples import Count, Step
 
 
@@ -38,8 +38,8 @@ def drawn(stream: io.StringIO) -> str:
 
 def test_a_terminal_sees_both_counts_come_to_their_end_and_the_sentences_too() -> None:
     lines = drawn(Terminal()).splitlines()
-    for words, count in (("broker-hours read", "6/6"), ("windows published", "3/3")):
-        assert count in [line for line in lines if words in line][-1]
+    for step, count in ((Step.INGESTED, "6/6"), (Step.PUBLISHED, "3/3")):
+        assert count in [line for line in lines if step.value in line][-1]
     assert any("reading 6 hours of 3 brokers" in line for line in lines)
 
 

@@ -4,21 +4,18 @@ What does not read is counted and named, never an error: the lines around it are
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from controller_logic.reasons import Reason
 from tidegate.control.audit.trail import EVENT
-from tidegate.errors import InvalidResource, NotFound
+from tidegate.errors import NotFound
 
 AuditLine = Mapping[str, Any]
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_AGO = re.compile(r"(\d+)([smhd])")
 _MARK = f'"event":"{EVENT}"'
 
 
@@ -54,7 +51,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Trail:
+class AuditLines:
     """What was read. `others` are lines of a log that are none of ours; `unreadable` the numbers of audit lines that are torn.
 
     `is_torn` = the last line has no end: it is still being written, or the process died in it.
@@ -66,9 +63,9 @@ class Trail:
     is_torn: bool = False
 
 
-def read_trail(texts: Iterable[str], wanted: Wanted) -> Trail:
+def read_lines(texts: Iterable[str], wanted: Wanted) -> AuditLines:
     """Every line that is wanted, in the order in which they were written."""
-    trail = Trail()
+    trail = AuditLines()
     for number, text in enumerate(texts, start=1):
         line = _line(text)
         if line is not None:
@@ -81,6 +78,15 @@ def read_trail(texts: Iterable[str], wanted: Wanted) -> Trail:
         elif text.strip():
             trail.others += 1
     return trail
+
+
+def lines_in(file: Path) -> Sequence[AuditLine]:
+    """All lines of the file that a person named. Raises NotFound where it cannot be read."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as stream:
+            return read_lines(stream, Wanted()).lines
+    except OSError as error:
+        raise NotFound(Reason.INVALID_SPEC, f"File {file} cannot be read ({error.strerror}); nothing was written.") from error
 
 
 def _line(text: str) -> AuditLine | None:
@@ -120,27 +126,3 @@ def _names(entity: str) -> Iterator[str]:
     yield from (name.partition("=")[2] for name in (user,) if "=" in name)
     if client:
         yield client
-
-
-def moment(text: str, *, now_seconds: float) -> float:
-    """`2026-11-21T11:00:00Z`, or `2h` for two hours ago, in seconds since the epoch. A time without a zone is UTC."""
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return now_seconds - int(ago[1]) * _UNITS[ago[2]]
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidResource(f"{text!r} is no time: write 2026-11-21T11:00:00Z, or 90s, 15m, 2h or 3d for how long ago.") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
-# The audit trail as a file that a person names.
-
-
-def trail_in(file: Path) -> Sequence[AuditLine]:
-    """All its lines. Raises NotFound where it cannot be read."""
-    try:
-        with file.open(encoding="utf-8", errors="replace") as stream:
-            return read_trail(stream, Wanted()).lines
-    except OSError as error:
-        raise NotFound(Reason.INVALID_SPEC, f"File {file} cannot be read ({error.strerror}); nothing was written.") from error

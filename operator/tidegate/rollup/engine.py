@@ -1,0 +1,234 @@
+"""Roll up spans of Prometheus' history into usage tables: one Spark session and one way to read, for as many spans as are asked for.
+
+A person's machine and a policy's Job take the same road; what differs is where Spark runs (`SparkPlace`) and what is known of the policy.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from controller_logic.model import Policy, Tier
+from tidegate.errors import InvalidResource
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
+from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
+from tidegate.prometheus.settings import MetricsSettings
+from tidegate.resources.rollup import Rollup, mebibytes
+from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
+from tidegate.rollup.job import Executors, Mount, Pod, heap_mib, master, pod_template, spark_settings
+from tidegate.rollup.samples import Progress, Transport, unwatched
+from tidegate.rollup.schemas import HOUR_MS
+from tidegate.rollup.spark.run import RollupRun, run_rollup
+from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
+from tidegate.rollup.spark.stages import workers_errors
+from tidegate.rollup.tables.format import new_run_id, time_words
+from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.upkeep import Retention
+from tidegate.rollup.terms.policy import PolicyTerms
+from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.transport.exchange import HistorySettings
+from tidegate.rollup.transport.ladder import Probe, choose
+
+_PROBED_MS = 600_000
+_PARALLEL_REQUESTS = 8  # to one server, of all machines together; what Prometheus itself allows of remote reads is 10
+_PARALLEL_OF_ONE = 4
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """[start_ms, end_ms), from a whole hour to a whole window of 5 minutes."""
+
+    start_ms: int
+    end_ms: int
+
+    def __str__(self) -> str:
+        """`2026-11-22T07:00:00Z to 2026-11-22T10:00:00Z (3 h)`."""
+        return f"{time_words(self.start_ms)} to {time_words(self.end_ms)} ({(self.end_ms - self.start_ms) // HOUR_MS} h)"
+
+
+@dataclass(frozen=True, slots=True)
+class RollupRequest:
+    """What is read, and into which tables.
+
+    Without `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is let go. `trail` counts where Prometheus
+    has none of the operator's metrics. `parallel_requests` are those of one machine.
+    """
+
+    metrics: MetricsSettings
+    store_url: str
+    policy: PolicyTerms | None = None
+    retention: Retention | None = None
+    trail: Sequence[AuditLine] = field(default=(), repr=False)
+    parallel_requests: int = _PARALLEL_OF_ONE
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlace:
+    """Where Spark runs: in this process, or with executors elsewhere. `memory` is the driver's heap."""
+
+    master: str = LOCAL
+    memory: str = "1g"
+    further: Mapping[str, str] = field(default_factory=dict)
+
+
+class Engine:
+    """Publishes spans while it is entered. Spark is started with the first one, once Prometheus has answered."""
+
+    def __init__(
+        self,
+        request: RollupRequest,
+        place: SparkPlace | None = None,
+        *,
+        clock_ms: Callable[[], int],
+        tell: Callable[[str], None],
+        progress: Progress = unwatched,
+    ) -> None:
+        self._request = request
+        self._place = place or SparkPlace()
+        self._clock_ms = clock_ms
+        self._tell = tell
+        self._progress = progress
+        self._stack = ExitStack()
+        self._spark: SparkSession | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._spark = None
+        self._stack.close()
+
+    def publish(self, span: Span) -> list[Manifest]:
+        """Compute the span's hours and what is made of them. Raises tidegate.errors; what was published until then stays."""
+        request = self._request
+        reader = self._reader(span.end_ms)
+        try:
+            run = RollupRun(
+                IngestOrder(new_run_id(self._clock_ms()), request.store_url, reader.name, request.metrics, self._history),
+                span.start_ms,
+                span.end_ms,
+                request.policy,
+                request.retention,
+                request.trail,
+                clock_ms=self._clock_ms,
+                tell=self._tell,
+                progress=self._progress,
+            )
+            with workers_errors():
+                return run_rollup(self._session(), run, reader)
+        finally:
+            reader.close()
+
+    def has_brokers(self, start_ms: int, end_ms: int) -> bool:
+        """Whether Prometheus has anything of any broker in [start_ms, end_ms), which need not be on edges. Raises tidegate.errors."""
+        reader = self._reader(end_ms)
+        try:
+            return bool(brokers_between(reader, self._request.metrics, start_ms, end_ms))
+        finally:
+            reader.close()
+
+    @property
+    def _history(self) -> HistorySettings:
+        metrics = self._request.metrics
+        return HistorySettings(
+            metrics.server,
+            scrape_interval_ms=metrics.scrape_interval_seconds * 1000,
+            parallel_requests=self._request.parallel_requests,
+        )
+
+    def _reader(self, end_ms: int) -> Transport:
+        """The fastest way to read that the server offers."""
+        traffic = catalogue(self._request.metrics)["fetch"].client_bytes
+        ladder = choose(self._history, Probe(traffic, end_ms - _PROBED_MS, end_ms))
+        self._tell(str(ladder))
+        return ladder.rung
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            place = self._place
+            session = spark_session("tidegate-rollup", master=place.master, memory=place.memory, further=place.further)
+            self._spark = self._stack.enter_context(session)
+        return self._spark
+
+
+@dataclass(frozen=True, slots=True)
+class RollupPolicy:
+    """A policy with rollups, as it was declared."""
+
+    kubernetes: Kubernetes
+    policy: Policy
+    tiers: tuple[Tier, ...]
+    tier_statuses: Mapping[str, Mapping[str, Any]]
+    spec: Rollup
+    metrics: MetricsSettings
+
+    @property
+    def name(self) -> str:
+        return self.policy.key.partition("/")[2]
+
+    @property
+    def as_owner(self) -> JsonObject:
+        """The policy as far as what is written down for it needs to know."""
+        metadata = {"name": self.name, "namespace": self.policy.key.partition("/")[0], "uid": self.policy.uid}
+        return {"apiVersion": BROKER_BANDWIDTH_POLICIES.api_version, "kind": BROKER_BANDWIDTH_POLICIES.kind, "metadata": metadata}
+
+
+def policy_engine(
+    policy: RollupPolicy, pod: Pod | None, folder: Path, *, clock_ms: Callable[[], int], tell: Callable[[str], None]
+) -> Engine:
+    """The engine for a policy's tables. `pod` None = outside of a cluster, where there are no executors.
+
+    `folder` is the process's own. Raises InvalidResource for executors without an image.
+    """
+    executors = _executors(policy, pod)
+    # executors know nothing of each other's requests, so each may have its part of them
+    parallel = _PARALLEL_REQUESTS // (1 if executors is None else executors.instances)
+    retention = policy.spec.retention_days
+    request = RollupRequest(
+        policy.metrics,
+        policy.spec.storage.url,
+        PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses),
+        Retention(retention.five_minutes, retention.hours),
+        parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
+    )
+    place = _spark_place(policy.spec, pod, executors, folder)
+    if executors is not None:
+        tell(f"{executors.instances} executors are Pods named {place.further['spark.kubernetes.executor.podNamePrefix']}-exec-...")
+    return Engine(request, place, clock_ms=clock_ms, tell=tell)
+
+
+def _spark_place(spec: Rollup, pod: Pod | None, executors: Executors | None, folder: Path) -> SparkPlace:
+    memory_mib = mebibytes(spec.driver.memory) if pod is None else pod.memory_mib
+    memory = f"{heap_mib(memory_mib)}m"
+    if executors is None or pod is None:
+        return SparkPlace(f"local[{spec.driver.cores},{_ATTEMPTS}]", memory)
+    template = folder / "executor.json"
+    template.write_text(pod_template(executors))
+    ports = (DRIVER_PORT, BLOCK_MANAGER_PORT)
+    return SparkPlace(master(os.environ), memory, spark_settings(pod, executors, template=template, ports=ports))
+
+
+def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
+    """None where everything happens in this process."""
+    wanted = policy.spec.executors
+    if pod is None or not wanted.instances:
+        return None
+    if not pod.image:
+        raise InvalidResource("Executors are Pods of an image, and TIDEGATE_IMAGE does not name one. Set it as in the operator's own Jobs.")
+    return Executors(
+        wanted.instances,
+        wanted.cores,
+        wanted.requested_millicores,
+        mebibytes(wanted.memory),
+        labels(policy.name),
+        tuple(_mounts(policy)),
+    )
+
+
+def _mounts(policy: RollupPolicy) -> Iterator[Mount]:
+    storage = policy.spec.storage
+    if storage.claim_name is not None and storage.mount_path is not None:
+        yield Mount(storage.mount_path, claim=storage.claim_name)
