@@ -84,13 +84,12 @@ def sample_to_cell() -> dict[str, object]:
 
     All of it is watched: this process and the workers of Spark.
     """
-    from tidegate.rollup.report.gathering import figures_of
-    from tidegate.rollup.report.stored_tables import stored_provenance, stored_tables
-
     from tests.integration.rollup.estate import END_MS, POLICY, SCRAPE_MS, START_MS, write_estate
     from tests.unit.rollup.transport.posting import answering
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder
+    from tidegate.rollup.report.compute import figures_of
+    from tidegate.rollup.report.inputs import stored_provenance, stored_tables
     from tidegate.rollup.report.page import page_html
     from tidegate.rollup.report.request import ReportRequest
     from tidegate.rollup.samples import Selection

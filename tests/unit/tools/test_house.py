@@ -81,7 +81,7 @@ def test_a_circle_is_found_however_long_and_through_imports_for_type_checkers(tm
 
 def test_two_folders_that_import_each_other_are_a_circle_even_where_no_modules_are(tmp_path: Path) -> None:
     files = {
-        "demo/play.py": "from lab.machine import x",
+        "demo/play.py": "from bench.machine import x",
         "demo/board.py": "x = 1",
         "bench/machine.py": "x = 1",
         "bench/page.py": "from demo.board import x",
