@@ -10,26 +10,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bench.cold import cold
-from bench.decide_bench import decide_figures
-from bench.figure import Figure, median_of
-from bench.in_cluster import in_cluster
-from bench.metadata_bench import metadata_figures
-from bench.one_change import changes_after_cold, changes_at_rest, changes_in_a_row
-from bench.page import page
-from bench.peers import peers
+from bench.control.core import decide_figures, metadata_figures
+from bench.control.in_cluster import in_cluster
+from bench.control.latency import changes_after_cold, changes_at_rest, changes_in_a_row, cold, peers, reaction, rest
+from bench.control.world import world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
-from bench.reaction import reaction
-from bench.records import Record, Records
-from bench.rest import rest
-from bench.rollup_parts import PARTS as ROLLUPS
-from bench.throttle_reaction import far_over_rarely_read, short_bursts, slightly_over
-from bench.tide.backlog import backlog
-from bench.tide.episodes import EPISODES
-from bench.tide.thirty import thirty
-from bench.world import world
+from bench.results import Figure, Record, Records, median_of, page
+from bench.rollup.kills import kill_figures
+from bench.rollup.raw import raw_figures
+from bench.rollup.speed import cold_figures, fold_figures, growth_figures, ingest_figures, rollup_transport
+from bench.throttling.episodes import EPISODES
+from bench.throttling.reaction import far_over_rarely_read, short_bursts, slightly_over
+from bench.throttling.special import backlog, thirty
 from lab.load import ProcessorShare, ProcessorTimes
 from tidegate.main import tune_collector
+
+# The parts of `make bench` that measure usage rollups, in the order in which a rollup goes on.
+
+
+ROLLUPS: Mapping[str, Callable[[], list[Figure]]] = {
+    "rollup-transport": rollup_transport,
+    "rollup-fold": fold_figures,
+    "rollup-ingest": ingest_figures,
+    "rollup-cold": cold_figures,
+    "rollup-growth": growth_figures,
+    "rollup-raw": raw_figures,
+    "rollup-kills": kill_figures,
+}
+
 
 PAGE = Path("docs/benchmarks.md")
 RECORDS = Path("bench/measured")

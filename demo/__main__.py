@@ -16,27 +16,32 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.machine import describe_machine
-from demo.board import Board
-from demo.declared import NAMESPACE
-from demo.estate import AUDIT_TRAIL, OPERATOR_LOG, Estate, SetupLog, describe, estate
-from demo.interruption import Interruption
-from demo.kubernetes_events import KubernetesEvents
-from demo.live_view import live_view
-from demo.load import TRIAL_BYTES_PER_SECOND, carried_without_quota
+from demo.failover import TRIAL_BYTES_PER_SECOND, Play, carried_without_quota
 from demo.outcome import Outcome
-from demo.plain_view import PlainView
-from demo.play import Play
+from demo.parts import AUDIT_TRAIL, NAMESPACE, OPERATOR_LOG, Parts, SetupLog, describe, running_parts
 from demo.report import report_html
-from demo.result_table import print_results
-from demo.scale import LENGTHS, NEEDED_BYTES_PER_SECOND, QUICK_SCALE, Length, Scale, Windows, scale_for
-from demo.script import HEALTHY_LEADERS, TOPIC, USER, played_phases
+from demo.script import (
+    HEALTHY_LEADERS,
+    LENGTHS,
+    NEEDED_BYTES_PER_SECOND,
+    QUICK_SCALE,
+    TOPIC,
+    USER,
+    Length,
+    Scale,
+    Windows,
+    played_phases,
+    scale_for,
+)
 from demo.summary import summary
-from demo.tide.run import run_tide
-from demo.usage.commands import REPORT, TABLES
-from demo.usage.run import run_usage
-from demo.zookeeper_witness import ZooKeeperWitness
+from demo.throttling import run_throttling
+from demo.usage_outcome import REPORT, TABLES
+from demo.usage_run import run_usage
+from demo.views import failover_view, print_results, watched_board
+from demo.witnesses import KubernetesEvents, LeaderWatch, quota_of_user
+from demo.words import Interruption
 from lab.errors import LabError
+from lab.machine import describe_machine
 
 OUTPUT = Path("out/demo")
 _UNKNOWN_DEMO = 2
@@ -81,16 +86,16 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
     began = time.time()
     machine = describe_machine()
     log = SetupLog(lambda line: console.print(line, highlight=False))
-    console.print("Setting up a whole estate on this machine, its parts side by side:")
-    with estate(log, OUTPUT, interruption=interruption) as parts:
+    console.print("Setting up Kafka, Prometheus, the Kubernetes API and the operator on this machine, side by side:")
+    with running_parts(log, OUTPUT, interruption=interruption) as parts:
         scale = _tried_scale(parts, log) if length.tries_machine else QUICK_SCALE
         console.print(f"Contract per partition: {scale.reason}.\n", highlight=False)
         first = _failover(console, parts, scale=scale, windows=length.windows, interruption=interruption)
-        tide, marks = run_tide(console, parts, length.tide, interruption=interruption)
-        usage = run_usage(console, parts, tide, began_seconds=began, output=OUTPUT, interruption=interruption)
+        throttling, marks = run_throttling(console, parts, length.throttling, interruption=interruption)
+        usage = run_usage(console, parts, throttling, began_seconds=began, output=OUTPUT, interruption=interruption)
         return replace(
             first,
-            tide=tide,
+            throttling=throttling,
             usage=usage,
             marks=(*first.marks, *marks),
             surroundings={**machine, **describe(parts)},
@@ -98,12 +103,18 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
         )
 
 
-def _failover(console: Console, parts: Estate, *, scale: Scale, windows: Windows, interruption: Interruption) -> Outcome:
+def _failover(console: Console, parts: Parts, *, scale: Scale, windows: Windows, interruption: Interruption) -> Outcome:
     """Experiment 1; the outcome still lacks the other two and what does not change during the run."""
+    board, live = watched_board(console, failover_view(scale.contract_bytes_per_second))
+    connect = parts.kafka.zookeeper_connect
     with ExitStack() as stack:
-        board, witness = _watched(console, parts, scale=scale, stack=stack)
-        playing = stack.enter_context(Play(parts, board, witness, scale=scale, windows=windows))
-        stack.enter_context(interruption.told())
+        quota = stack.enter_context(quota_of_user(connect, board, USER))
+        leaders = stack.enter_context(LeaderWatch(connect, board, topic=TOPIC, partitions=len(HEALTHY_LEADERS)))
+        stack.enter_context(KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE))
+        if live is not None:
+            stack.enter_context(live)
+        playing = stack.enter_context(Play(parts, board, quota, leaders, scale=scale, windows=windows))
+        stack.enter_context(interruption.reported())
         phases = played_phases(with_second_before=windows.measures_before_second_kill)
         results = tuple(playing.run_phase(phase) for phase in phases)
         return Outcome(scale, windows, results, playing.reaction(), playing.series(), board.marks(), surroundings={}, setup_seconds={})
@@ -134,26 +145,9 @@ def _clear_usage() -> None:
         shutil.rmtree(OUTPUT / name, ignore_errors=True)
 
 
-def _tried_scale(parts: Estate, log: SetupLog) -> Scale:
+def _tried_scale(parts: Parts, log: SetupLog) -> Scale:
     carried = log.timed("trial of the machine, without quota", lambda: carried_without_quota(parts.kafka, NEEDED_BYTES_PER_SECOND))
     return scale_for(carried, tried_bytes_per_second=TRIAL_BYTES_PER_SECOND * len(HEALTHY_LEADERS), cores=os.cpu_count() or 1)
-
-
-def _watched(console: Console, parts: Estate, *, scale: Scale, stack: ExitStack) -> tuple[Board, ZooKeeperWitness]:
-    """The board and its watchers, open on `stack`: a live view on a terminal, plain lines elsewhere."""
-    plain = PlainView(console.file)
-    lines = not console.is_terminal
-    board = Board(on_mark=plain.on_mark if lines else _ignore, on_rates=plain.on_rates if lines else _ignore)
-    connect = parts.kafka.zookeeper_connect
-    witness = stack.enter_context(ZooKeeperWitness(connect, board, user=USER, topic=TOPIC, partitions=len(HEALTHY_LEADERS)))
-    stack.enter_context(KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE))
-    if not lines:
-        stack.enter_context(live_view(console, board.snapshot, contract=scale.contract_bytes_per_second))
-    return board, witness
-
-
-def _ignore(_: object) -> None:
-    """A live view reads the board by itself."""
 
 
 if __name__ == "__main__":

@@ -6,14 +6,12 @@ Times are seconds since the epoch; rates are bytes per second.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from demo.marks import Mark
-from demo.rates import ByteSeries
-from demo.scale import Scale, Windows
-from demo.script import Phase, expected_by_broker, quota_of
-from demo.tide.outcome import TideOutcome
-from demo.usage.outcome import UsageOutcome
-from demo.verdict import Check, exact_check, rate_checks, reaction_check
+from demo.episode import ThrottlingOutcome
+from demo.script import Phase, Scale, Windows, expected_by_broker, quota_of
+from demo.usage_outcome import UsageOutcome
+from demo.words import Check, Mark, exact_check, rate_checks, reaction_check
 from lab.load import ProcessorShare
+from lab.rates import ByteSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,8 @@ class Reaction:
 class Outcome:
     """The whole run. `surroundings` describes machine and parts as label and text, in the order in which they are shown.
 
-    `tide` is what experiments 2 and 3 left, `usage` what the tables made at the end say, the rest is of experiment 1; None where they were
-    not played.
+    `throttling` is what experiments 2 and 3 left, `usage` is read from the tables made at the end, the rest is of experiment 1; None
+    where they were not played.
     """
 
     scale: Scale
@@ -86,13 +84,13 @@ class Outcome:
     marks: tuple[Mark, ...]
     surroundings: Mapping[str, str]
     setup_seconds: Mapping[str, float]
-    tide: TideOutcome | None = None
+    throttling: ThrottlingOutcome | None = None
     usage: UsageOutcome | None = None
 
     def checks(self) -> list[Check]:
         """Every bound of the run, in the order in which it was played."""
         rows = [check for result in self.results for check in self._checks_of(result)]
-        later = [check for part in (self.tide, self.usage) if part is not None for check in part.checks()]
+        later = [check for part in (self.throttling, self.usage) if part is not None for check in part.checks()]
         return [*rows, reaction_check(self.reaction.seconds_after_election), *later]
 
     @property
@@ -109,8 +107,8 @@ class Outcome:
         missed = {
             result.phase.title: result.processor for result in self.results if not all(check.kept for check in self._checks_of(result))
         }
-        if self.tide is not None and not self.tide.passed:
-            missed["experiments 2 and 3"] = self.tide.gate.processor
+        if self.throttling is not None and not self.throttling.passed:
+            missed["experiments 2 and 3"] = self.throttling.tidegate.processor
         return missed
 
     def _checks_of(self, result: PhaseResult) -> list[Check]:

@@ -9,14 +9,12 @@ from math import ceil
 
 from markupsafe import Markup
 
-from demo.marks import Mark, MarkKind
+from demo.episode import Playing
 from demo.outcome import Outcome
-from demo.rates import SAWTOOTH_SECONDS, ByteSeries
-from demo.script import HEALTHY_LEADERS, VICTIM, Regime
-from demo.tide.episode import Episode
-from demo.tide.figures import CARD_MEAN_SECONDS as NIC_MEAN_SECONDS
-from demo.tide.figures import silences
-from demo.tide.script import BUSINESSES, CONTRACT, LEVELS, LIMIT, WANTED
+from demo.script import BUSINESSES, CONTRACT, HEALTHY_LEADERS, LEVELS, LIMIT, VICTIM, WANTED, Regime
+from demo.words import Mark, MarkKind
+from lab.episodes import NIC_MEAN_SECONDS
+from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 from tidegate.rollup.report.svg import (
     WIDTH,
     Plot,
@@ -242,7 +240,7 @@ def _legend() -> list[tuple[str, str]]:
 # Experiments 2 and 3: one episode; 0 on the time axis is when the limit was lowered
 
 
-def episode_plot(episode: Episode, key: str, title: str, description: str) -> Plot:
+def episode_plot(episode: Playing, key: str, title: str, description: str) -> Plot:
     """Rates, quotas and silences over time; tier states if the policy's status was watched."""
 
     def since(at_seconds: float) -> float:
@@ -274,7 +272,7 @@ _Since = Callable[[float], float]
 _STATES = ("Contract", "Stepping", "Throttled", "Relaxing")
 
 
-def _rates(episode: Episode, strip: _Strip, since: _Since) -> Iterator[Markup]:
+def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
     """Tiers stacked as 12-second means, the NIC's single seconds and 24-second means over them, and the limit while it is low."""
     times = range(int(episode.began_seconds) + 1, int(episode.ended_seconds) + 1)
     shown = [since(time) for time in times]
@@ -286,7 +284,7 @@ def _rates(episode: Episode, strip: _Strip, since: _Since) -> Iterator[Markup]:
     yield vertical_axis(strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s")
     base = [0.0] * len(shown)
     for level in LEVELS:
-        top = [low + rate for low, rate in zip(base, means(episode.arrived[level], SAWTOOTH_SECONDS), strict=True)]
+        top = [low + rate for low, rate in zip(base, means(episode.moved_by(level), SAWTOOTH_SECONDS), strict=True)]
         yield area(strip.points(shown, top), strip.points(shown, base), class_=level.lower())
         base = top
     yield line(strip.points(shown, means(episode.nic, 1)), class_="nic thin")
@@ -295,10 +293,10 @@ def _rates(episode: Episode, strip: _Strip, since: _Since) -> Iterator[Markup]:
     yield strip.level(limit, "over dashed", f"limit\n{limit:g} MB/s", begin=0.0, end=since(episode.raised_at_seconds))
 
 
-def _quotas(episode: Episode, strip: _Strip, since: _Since) -> Iterator[Markup]:
+def _quotas(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
     """Each tier's quota on a logarithmic scale, which shows halvings as equal steps."""
     for level in LEVELS:
-        steps = [step for step in episode.quotas if step.level == level]
+        steps = episode.writes_of(level)
         times = [since(step.at_seconds) for step in steps] + [since(episode.ended_seconds)]
         points: list[Point] = []
         for step, begin, end in zip(steps, times, times[1:], strict=False):
@@ -308,14 +306,14 @@ def _quotas(episode: Episode, strip: _Strip, since: _Since) -> Iterator[Markup]:
             yield line(points, class_=level.lower())
 
 
-def _silences(episode: Episode, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
+def _silences(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
     """A bar for every second in which a tier's client received nothing."""
     for row, level in enumerate(LEVELS):
-        for begin, seconds in silences(episode, level):
+        for begin, seconds in episode.silences(level):
             yield _time_bar(across, since(begin), since(begin) + seconds, rows.at(row), level.lower())
 
 
-def _states(episode: Episode, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
+def _states(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
     """The state of each tier in the policy's status."""
     for row, level in enumerate(LEVELS):
         steps = [step for step in episode.tiers if step.level == level]

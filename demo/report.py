@@ -11,20 +11,35 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from demo import plots
-from demo.marks import clock
+from demo.episode import (
+    FIRST_WRITE_SECONDS,
+    FULL_SECONDS,
+    REST_ABOVE_PERCENT,
+    REST_BELOW_PERCENT,
+    SILENCE_SECONDS,
+    WITHIN_SECONDS,
+    Playing,
+    ThrottlingOutcome,
+    left_out_words,
+)
 from demo.outcome import Outcome
-from demo.script import BROKERS, HEALTHY_LEADERS, USER
-from demo.tide import figures
-from demo.tide.again import left_out_words
-from demo.tide.episode import Episode
-from demo.tide.length import CLIFF_SECONDS_BETWEEN_LEVELS
-from demo.tide.outcome import TideOutcome
-from demo.tide.script import BROKER, BUSINESSES, CONTRACT, HIGH_LIMIT, LIMIT, LOWERED, WANTED, Business
-from demo.tide.verdict import FIRST_WRITE_SECONDS, FULL_SECONDS, REST_ABOVE_PERCENT, REST_BELOW_PERCENT, SILENCE_SECONDS, WITHIN_SECONDS
-from demo.usage.commands import REPORT, TABLES
-from demo.usage.outcome import UsageOutcome
-from demo.usage.stored import StoredUsage, UserUsage
-from demo.verdict import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT
+from demo.script import (
+    BROKER,
+    BROKERS,
+    BUSINESSES,
+    CLIFF_SECONDS_BETWEEN_LEVELS,
+    CONTRACT,
+    HEALTHY_LEADERS,
+    HIGH_LIMIT,
+    LIMIT,
+    LOWERED,
+    USER,
+    WANTED,
+    cliff_mute_seconds,
+)
+from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome, UserUsage
+from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, clock
+from lab.episodes import FULL_SHARE, NIC_MEAN_SECONDS, Business
 from tidegate.rollup.report.page import template_text, templates
 
 _LINES_SHOWN = 20
@@ -47,7 +62,7 @@ def report_html(outcome: Outcome) -> str:
         checks=[(about, list(rows)) for about, rows in groupby(checks, key=lambda check: check.about)],
         count=len(checks),
         missed=sum(not check.kept for check in checks),
-        throttling=Markup(throttling_html(outcome.tide)) if outcome.tide else "",  # noqa: S704  rendered by a template
+        throttling=Markup(throttling_html(outcome.throttling)) if outcome.throttling else "",  # noqa: S704  rendered by a template
         usage=Markup(usage_html(outcome.usage)) if outcome.usage else "",  # noqa: S704  rendered by a template
     )
 
@@ -70,9 +85,9 @@ def _megabytes(rate: float) -> str:
 # Experiments 2 and 3
 
 
-def throttling_html(throttling: TideOutcome) -> str:
+def throttling_html(throttling: ThrottlingOutcome) -> str:
     """The part on experiments 2 and 3."""
-    most_muted = max(LOWERED, key=lambda business: business.cliff_mute_seconds)
+    most_muted = max(LOWERED, key=cliff_mute_seconds)
     return _render(
         "throttling.html",
         outcome=throttling,
@@ -83,63 +98,64 @@ def throttling_html(throttling: TideOutcome) -> str:
         limit=LIMIT,
         high=HIGH_LIMIT,
         between=CLIFF_SECONDS_BETWEEN_LEVELS,
-        mute=most_muted.cliff_mute_seconds,
+        mute=cliff_mute_seconds(most_muted),
         compared=list(_compared(throttling)),
         steps=list(_steps(throttling)),
         left_out="" if throttling.left_out is None else left_out_words(throttling.left_out),
     )
 
 
-def _compared(throttling: TideOutcome) -> Iterator[tuple[str, str, str, str]]:
+def _compared(throttling: ThrottlingOutcome) -> Iterator[tuple[str, str, str, str]]:
     """Every line of the table: its name, Tidegate, the published way, the bound."""
 
-    def compare(name: str, figure: Callable[[Episode], str], bound: str = "") -> tuple[str, str, str, str]:
-        return name, figure(throttling.gate), "not played" if throttling.cliff is None else figure(throttling.cliff), bound
+    def compare(name: str, figure: Callable[[Playing], str], bound: str = "") -> tuple[str, str, str, str]:
+        return name, figure(throttling.tidegate), "not played" if throttling.cliff is None else figure(throttling.cliff), bound
 
-    yield compare(
-        "limit lowered to first quota written", lambda one: _seconds(figures.seconds_to_first_write(one)), _most(FIRST_WRITE_SECONDS)
-    )
-    yield compare("quotas written until the raise", lambda one: str(sum(len(figures.written(one, each.level)) for each in BUSINESSES)))
-    within = f"first write until the NIC's {figures.CARD_MEAN_SECONDS} s mean is within the limit + 5 %"
-    yield compare(within, lambda one: _seconds(figures.seconds_until_within(one)), _most(WITHIN_SECONDS))
+    yield compare("limit lowered to first quota written", lambda one: _seconds(one.seconds_to_first_write()), _most(FIRST_WRITE_SECONDS))
+    yield compare("quotas written until the raise", lambda one: str(sum(len(one.written(each.level)) for each in BUSINESSES)))
+    within = f"first write until the NIC's {NIC_MEAN_SECONDS} s mean is within the limit + 5 %"
+    yield compare(within, lambda one: _seconds(one.seconds_until_within()), _most(WITHIN_SECONDS))
     for business in reversed(BUSINESSES):
         yield compare(f"longest silence of {business.level}", _silence_of(business), _most(SILENCE_SECONDS))
     for business in LOWERED:
         name = f"{business.level} at rest (may drop to {_megabytes(business.throttled or 0)} MB/s)"
         yield compare(name, _rest_of(business), f"its quota -{REST_BELOW_PERCENT} % / +{REST_ABOVE_PERCENT} %")
     yield compare("the NIC at rest: mean, and highest single second", _nic_at_rest)
-    lowest = f"at least {figures.FULL_SHARE * 100:.0f} %"
-    yield compare("L0 in its worst 36 s, of its demand", lambda one: f"{100 * figures.lowest_share(one, 'L0'):.1f} %", lowest)
-    yield compare("limit raised to full load of all", lambda one: _seconds(figures.seconds_until_all_full(one)), _most(FULL_SECONDS))
+    lowest = f"at least {FULL_SHARE * 100:.0f} %"
+    yield compare("L0 in its worst 36 s, of its demand", lambda one: f"{100 * one.lowest_share('L0'):.1f} %", lowest)
+    yield compare("limit raised to full load of all", lambda one: _seconds(one.seconds_until_all_full()), _most(FULL_SECONDS))
 
 
-def _silence_of(business: Business) -> Callable[[Episode], str]:
-    def silence(episode: Episode) -> str:
-        seconds = figures.longest_silence(episode, business.level)
-        return f"more than {seconds} s" if figures.is_silent_at_end(episode, business.level) else f"{seconds} s"
+def _silence_of(business: Business) -> Callable[[Playing], str]:
+    def silence(episode: Playing) -> str:
+        seconds = episode.longest_silence(business.level)
+        return f"more than {seconds} s" if episode.is_silent_at_end(business.level) else f"{seconds} s"
 
     return silence
 
 
-def _rest_of(business: Business) -> Callable[[Episode], str]:
-    def rest(episode: Episode) -> str:
-        rate = figures.rate_at_rest(episode, business.level)
-        return f"{rate / 1e6:.2f} MB/s, quota {_quota(figures.quota_at_rest(episode, business.level))}"
+def _rest_of(business: Business) -> Callable[[Playing], str]:
+    def rest(episode: Playing) -> str:
+        rate = episode.rate_at_rest(business.level)
+        return f"{rate / 1e6:.2f} MB/s, quota {_quota(episode.quota_at_rest(business.level))}"
 
     return rest
 
 
-def _nic_at_rest(episode: Episode) -> str:
+def _nic_at_rest(episode: Playing) -> str:
     mean = episode.nic.mean(episode.measured_from_seconds, episode.measured_seconds)
-    highest = figures.highest_second(episode.nic, episode.measured_from_seconds, episode.measured_seconds)
+    highest = max(episode.nic.per_second(episode.measured_from_seconds, episode.measured_seconds), default=0.0)
     return f"{mean / 1e6:.1f} / {highest / 1e6:.0f} MB/s"
 
 
-def _steps(throttling: TideOutcome) -> Iterator[tuple[float, str, str]]:
+def _steps(throttling: ThrottlingOutcome) -> Iterator[tuple[float, str, str]]:
     """When, by whom, what: Tidegate's writes and tier states first, then the administrator's writes."""
-    for actor, episode in (("Tidegate", throttling.gate), ("the published way", throttling.cliff)):
+    for actor, episode in (("Tidegate", throttling.tidegate), ("the published way", throttling.cliff)):
         if episode is not None:
-            writes = [(step.at_seconds, f"{step.level}: {_quota(step.before)} -> {_quota(step.after)}") for step in episode.quotas]
+            writes = [
+                (step.at_seconds, f"{episode.level_of(step.user)}: {_quota(step.before)} -> {_quota(step.after)}")
+                for step in episode.writes
+            ]
             states = [
                 (step.at_seconds, f"{step.level} is {step.state}{f' ({step.because})' if step.because else ''}") for step in episode.tiers
             ]

@@ -1,13 +1,22 @@
-"""The experiment as data: which phases are played, what happens before each, and what the arithmetic expects of it.
+"""The three experiments as data: what is played in which order, for how long, at which rates, and what the arithmetic expects of it.
 
-A native Kafka quota is one number that every broker applies to its own traffic. So a broker lets through
-`min(quota, offered rate x partitions it leads)`, and that is all the arithmetic there is. Nothing here starts or measures anything.
+Experiment 1: broker 3 is killed. A native Kafka quota is one number that every broker applies to its own traffic. So a broker lets
+through `min(quota, offered rate x partitions it leads)`, and that is all the arithmetic there is.
+
+Experiments 2 and 3: four businesses read from one partition of one broker, whose limit is lowered and raised. Together they want twice the
+limit, so that L3 and L2 at their throttled rates do not suffice: L1 has to give something too. Nothing here starts or measures anything.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from lab.episodes import Business
+from lab.rates import SAWTOOTH_SECONDS
+
+# Experiment 1
+
 
 TOPIC = "acc"
 USER = "alice"
@@ -93,3 +102,124 @@ def expected_by_broker(leaders: Mapping[int, int], quota_bytes_per_second: int, 
     """
     partitions = Counter(leaders.values())
     return {broker: min(quota_bytes_per_second, count * offered_bytes_per_second) for broker, count in sorted(partitions.items())}
+
+
+# Experiments 2 and 3
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottlingLength:
+    """The times of one run, in seconds.
+
+    `free`: before the limit is lowered. `longest_cut`: after that it is measured whatever the quotas are. `measure`: how long the tiers are
+    measured at rest, after one sawtooth. `longest_return`: how long the full load is waited for after the raise.
+    """
+
+    free_seconds: int
+    longest_cut_seconds: int
+    measure_seconds: int
+    longest_return_seconds: int
+    plays_cliff: bool
+
+
+SETTLE_SECONDS = SAWTOOTH_SECONDS
+FULL_THROTTLING = ThrottlingLength(
+    free_seconds=24, longest_cut_seconds=220, measure_seconds=36, longest_return_seconds=90, plays_cliff=True
+)
+QUICK_THROTTLING = ThrottlingLength(
+    free_seconds=10, longest_cut_seconds=160, measure_seconds=24, longest_return_seconds=75, plays_cliff=False
+)
+# The published way: one level at a time, all the way at once.
+CLIFF_SECONDS_BETWEEN_LEVELS = 30
+CLIFF_WATCHED_SECONDS = 300
+CLIFF_RAISED_AFTER_SECONDS = 120
+
+
+FEED_TOPIC = "feed"
+BROKER = 2
+CONTRACT = 60_000_000
+LIMIT = 50_000_000
+HIGH_LIMIT = 1_000_000_000
+SCRAPE_SECONDS = 1
+
+
+BUSINESSES = (
+    Business("L0", "checkout", 33_000_000, None, CONTRACT),
+    Business("L1", "orders", 25_000_000, 10_000_000, CONTRACT),
+    Business("L2", "search", 25_000_000, 5_000_000, CONTRACT),
+    Business("L3", "reports", 25_000_000, 1_000_000, CONTRACT),
+)
+USERS = tuple(business.user for business in BUSINESSES)
+LEVELS = tuple(business.level for business in BUSINESSES)
+LOWERED = tuple(business for business in reversed(BUSINESSES) if business.throttled is not None)
+WANTED = sum(business.demand for business in BUSINESSES)
+
+
+def cliff_mute_seconds(business: Business) -> float:
+    """How long Kafka mutes it when its quota drops to the throttled rate in one write: window x (rate / quota - 1); 0 without."""
+    return 0.0 if business.throttled is None else 11 * (business.demand / business.throttled - 1)
+
+
+# How large and how long everything is played
+
+
+FULL_CONTRACT = 10_000_000
+SMALL_CONTRACT = 3_000_000
+# At its largest the experiment delivers four contracts a second; the rest is margin.
+NEEDED_BYTES_PER_SECOND = 5 * FULL_CONTRACT
+_OFFERED_IN_CONTRACTS = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How long a phase settles before it is measured, and how long it is measured: whole sawteeth of the throttle."""
+
+    settle_seconds: int
+    measure_seconds: int
+    measures_before_second_kill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """One of the two lengths of the demo: the times of its experiments, and whether the machine is tried for the contract it can carry."""
+
+    windows: Windows
+    throttling: ThrottlingLength
+    tries_machine: bool
+
+
+QUICK = Windows(settle_seconds=SAWTOOTH_SECONDS, measure_seconds=2 * SAWTOOTH_SECONDS, measures_before_second_kill=False)
+FULL = Windows(settle_seconds=18, measure_seconds=3 * SAWTOOTH_SECONDS, measures_before_second_kill=True)
+# What the environment variable DEMO may say.
+LENGTHS = {
+    "full": Length(FULL, FULL_THROTTLING, tries_machine=True),
+    "quick": Length(QUICK, QUICK_THROTTLING, tries_machine=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The contract per partition and what each producer offers, in bytes per second, with the reason for the choice."""
+
+    contract_bytes_per_second: int
+    reason: str
+
+    @property
+    def offered_bytes_per_second(self) -> int:
+        """Two and a half contracts: more than any broker's quota per partition in any phase."""
+        return round(_OFFERED_IN_CONTRACTS * self.contract_bytes_per_second)
+
+
+QUICK_SCALE = Scale(SMALL_CONTRACT, "3 MB/s, because the quick demo does not try what the machine carries; the full one does")
+
+
+def scale_for(carried_bytes_per_second: float, *, tried_bytes_per_second: float, cores: int) -> Scale:
+    """The full contract where the machine carried enough without any quota; the small one on weak machines."""
+    carried = (
+        f"without any quota this machine ({cores} cores) carried {carried_bytes_per_second / 1e6:.0f} "
+        f"of {tried_bytes_per_second / 1e6:.0f} MB/s"
+    )
+    needed = f"the {NEEDED_BYTES_PER_SECOND / 1e6:.0f} MB/s that a contract of 10 MB/s needs"
+    if carried_bytes_per_second >= NEEDED_BYTES_PER_SECOND:
+        return Scale(FULL_CONTRACT, f"10 MB/s, because {carried}, at least {needed}")
+    return Scale(SMALL_CONTRACT, f"3 MB/s, because the machine is too weak or too busy: {carried}, less than {needed}")

@@ -1,12 +1,101 @@
-"""The run as JSON for programs: the same figures as the report, rates in bytes per second, times in seconds."""
+"""The run as JSON for programs: the figures of the report, rates in bytes per second, times in seconds."""
 
 from dataclasses import asdict
 from typing import Any
 
+from demo.episode import Playing, ThrottlingOutcome
 from demo.outcome import Outcome, PhaseResult
-from demo.tide.summary import tide_summary
-from demo.usage.summary import usage_summary
-from demo.verdict import Check
+from demo.script import BUSINESSES, CONTRACT, LIMIT
+from demo.usage_outcome import StoredUsage, UsageOutcome, Witnesses
+from demo.words import Check
+
+# Experiments 2 and 3 as JSON for programs: the same figures as the report, rates in bytes per
+# second, times in seconds.
+
+
+def throttling_summary(throttling: ThrottlingOutcome) -> dict[str, Any]:
+    """Plain data; what was not played or never came is null."""
+    return {
+        "limit_bytes_per_second": LIMIT,
+        "contract_bytes_per_second": CONTRACT,
+        "businesses": [asdict(business) for business in BUSINESSES],
+        "length": asdict(throttling.length),
+        "nic_source": throttling.nic_source,
+        "tidegate": _episode(throttling.tidegate),
+        "left_out": None if throttling.left_out is None else _episode(throttling.left_out),
+        "published_way": None if throttling.cliff is None else _episode(throttling.cliff),
+    }
+
+
+def _episode(episode: Playing) -> dict[str, Any]:
+    start = episode.limited_at_seconds
+    return {
+        "seconds_to_first_write": episode.seconds_to_first_write(),
+        "seconds_from_first_write_until_nic_within_limit": episode.seconds_until_within(),
+        "seconds_from_raise_until_all_full": episode.seconds_until_all_full(),
+        "levels": {business.level: _level(episode, business.level) for business in BUSINESSES},
+        "nic_bytes_per_second_at_rest": round(episode.nic.mean(episode.measured_from_seconds, episode.measured_seconds)),
+        "raised_after_seconds": round(episode.raised_at_seconds - start, 3),
+        "quota_steps": [
+            {
+                "after_seconds": round(step.at_seconds - start, 3),
+                "level": episode.level_of(step.user),
+                "from": step.before,
+                "to": step.after,
+            }
+            for step in episode.writes
+        ],
+        "tier_states": [
+            {"after_seconds": round(step.at_seconds - start, 1), "level": step.level, "state": step.state, "because": step.because}
+            for step in episode.tiers
+        ],
+        "processor": asdict(episode.processor),
+    }
+
+
+def _level(episode: Playing, level: str) -> dict[str, Any]:
+    return {
+        "longest_silence_seconds": episode.longest_silence(level),
+        "bytes_per_second_at_rest": round(episode.rate_at_rest(level)),
+        "quota_at_rest": episode.quota_at_rest(level),
+        "quota_at_end": episode.quota_at_end(level),
+        "lowest_36_s_share_of_wanted": round(episode.lowest_share(level), 4),
+        "seconds_from_raise_until_full": episode.seconds_until_full(level),
+    }
+
+
+# The demo's usage as JSON for programs: what the tables say and what the witnesses say, in bytes
+# and seconds.
+
+
+def usage_summary(usage: UsageOutcome) -> dict[str, Any]:
+    """Plain data; null where a command failed."""
+    return {
+        "commands": [{"command": done.words, "exit_code": done.exit_code, "seconds": round(done.seconds, 1)} for done in usage.commands],
+        "tables": None if usage.stored is None else _tables(usage.stored),
+        "witnesses": None if usage.witnesses is None else _witnesses(usage.witnesses),
+    }
+
+
+def _tables(stored: StoredUsage) -> dict[str, Any]:
+    return {
+        "end_unix_ms": stored.end_ms,
+        "users": [asdict(user) for user in stored.users],
+        "episodes": [asdict(episodes) for episodes in stored.episodes],
+        "client_bytes_by_broker": [
+            {"broker": broker, "direction": direction, "bytes": moved} for (broker, direction), moved in sorted(stored.by_broker.items())
+        ],
+    }
+
+
+def _witnesses(seen: Witnesses) -> dict[str, Any]:
+    return {
+        "counted_by_brokers": [
+            {"broker": broker, "direction": direction, "bytes": moved} for (broker, direction), moved in sorted(seen.counted.items())
+        ],
+        "arrived_bytes_by_user": {user: round(arrived) for user, arrived in seen.arrived.items()},
+        "held_back_bytes_by_level": {level: round(held) for level, held in seen.held_back.items()},
+    }
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:
@@ -22,7 +111,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
             "seconds_from_kill_to_new_leader": outcome.reaction.seconds_to_election,
             "seconds_from_new_leader_to_corrected_quota": outcome.reaction.seconds_after_election,
         },
-        "tide": None if outcome.tide is None else tide_summary(outcome.tide),
+        "throttling": None if outcome.throttling is None else throttling_summary(outcome.throttling),
         "usage": None if outcome.usage is None else usage_summary(outcome.usage),
         "checks": [_check(check) for check in outcome.checks()],
         "surroundings": dict(outcome.surroundings),

@@ -1,4 +1,4 @@
-"""The estate of the scenarios, started once: three brokers, Prometheus, a cluster, the image, and the chart installed with two replicas.
+"""The parts of the scenarios, started once: three brokers, Prometheus, a cluster, the image, and the chart installed with two replicas.
 
 Each scenario gets a namespace and users of its own and leaves Kafka and the cluster as it found them; that is checked after each.
 """
@@ -26,7 +26,7 @@ USERS = ("checkout", "orders", "search", "reports")
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaLab]:
-    """Three brokers, each with a NIC of its own; one of the users has a login in ZooKeeper, beside what quotas stand there."""
+    """Three brokers, each with a NIC of its own; one of the users has a login in ZooKeeper, beside its quotas."""
     with KafkaLab(brokers=3, namespaces=True, users=USERS) as lab:
         lab.create_scram_user("orders", "a password")
         yield lab
@@ -87,7 +87,7 @@ def topic(kafka: KafkaLab) -> str:
 
 @pytest.fixture
 def scene(kubernetes: Cluster, release: Release, in_kafka: KafkaSide) -> Iterator[Scene]:
-    """A namespace with a login for Prometheus in it, deleted at the end; by then no log and no event may have told the password."""
+    """A namespace with a login for Prometheus in it, deleted at the end; by then no log and no event may hold the password."""
     assert release.pods(), "the scenario needs an operator"
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
     kubernetes.kubectl("create", "namespace", namespace)
@@ -96,6 +96,6 @@ def scene(kubernetes: Cluster, release: Release, in_kafka: KafkaSide) -> Iterato
     opened.kubectl("create", "secret", "generic", SECRET, *(f"--from-literal={key}={value}" for key, value in login.literals().items()))
     yield opened
     release.wait_until_ready()
-    told = "\n".join([release.logs(), opened.events()])
+    written = "\n".join([release.logs(), opened.events()])
     opened.delete_namespace()
-    assert not login.lines_that_tell(told)
+    assert not login.lines_that_tell(written)

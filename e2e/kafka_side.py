@@ -34,7 +34,7 @@ class KafkaSide:
         self._kafka.wait_for_quota_applied(QuotaChange("FETCH", user, None, rate), timeout_seconds=timeout_seconds)
 
     def login_bytes(self, user: str) -> Mapping[str, str]:
-        """What belongs to the user's logins, which nobody but Kafka's own tools may touch."""
+        """What belongs to the user's logins, which only Kafka's own tools may touch."""
         return {key: value for key, value in self._config(user).items() if key.startswith("SCRAM")}
 
     def claimed_by(self) -> str | None:

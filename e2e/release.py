@@ -82,7 +82,7 @@ class Release:
         self._kubectl("delete", "pod", pod, "--grace-period=0", "--force")
 
     def holder(self, namespace: str, policy: str = "orders") -> str:
-        """The Pod that writes for this policy now; empty while nobody does."""
+        """The Pod that writes for this policy now; empty while none does."""
         lease = json.loads(self._cluster.kubectl("get", "lease", f"tidegate-{policy}", "-n", namespace, "-o", "json"))
         identity = lease["spec"].get("holderIdentity") or ""
         return next((pod for pod in self.pods() if identity.startswith(pod)), "")

@@ -27,7 +27,7 @@ _PODS_SECONDS = 180.0
 
 
 class Rollups:
-    """What a scenario sees of rollups in its namespace. `image` is what the operator was told."""
+    """What a scenario sees of rollups in its namespace. `image` is what the operator was configured with."""
 
     def __init__(self, scene: Scene, cluster: Cluster, image: str) -> None:
         self._scene = scene

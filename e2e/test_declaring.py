@@ -53,12 +53,12 @@ def test_an_override_holds_for_as_long_as_it_says(promised: Scene, in_kafka: Kaf
     promised.delete("bbp/orders")
 
 
-def test_a_second_policy_for_the_same_cluster_is_told_whose_it_is_and_writes_nothing(
+def test_a_second_policy_for_the_same_cluster_reports_whose_it_is_and_writes_nothing(
     promised: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide
 ) -> None:
     promised.declare(policy(kafka, name="second"), tier("copy", "L0", {"orders": 20 * MB}, topic=topic, policy="second"))
-    told = promised.waits_for("bbp/second", "Ready", "False", reason="ClusterAlreadyManaged")
-    assert f"{promised.namespace}/orders" in told["message"]
+    refused = promised.waits_for("bbp/second", "Ready", "False", reason="ClusterAlreadyManaged")
+    assert f"{promised.namespace}/orders" in refused["message"]
     time.sleep(10)
     assert in_kafka.fetch_quota("orders") is None
     promised.delete("bbp/second", "bbp/orders")

@@ -15,12 +15,12 @@ from e2e.cluster import Cluster
 from e2e.declared import MB, policy, tier, watching
 from e2e.kafka_side import KafkaSide
 from e2e.login import Login
-from e2e.readers import readers
 from e2e.release import Release
 from e2e.rollup_history import USERS, bytes_of, made_up_history, window
 from e2e.rollups import ACCOUNT, Rollups, rolling_up, shown, tables_in
 from e2e.scene import Scene
 from image import ROLLUP, build
+from lab.episodes import Business, fill_topic, running_clients
 from lab.kafka import KafkaLab
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.node import NodeLab
@@ -122,7 +122,9 @@ def test_a_scheduled_job_publishes_what_was_read_just_now(
     rolled_up = rolling_up("usage", interval_seconds=EVERY_MS // 1000)
     scene.declare(policy(kafka, **watching(prometheus, egress_limit=1000 * MB), **rolled_up), gold)
     in_kafka.wait_for_fetch_quota("checkout", 30 * MB)
-    with readers(kafka, topic, {"checkout": 5 * MB}):
+    reader = Business("L0", "checkout", 5 * MB, None, contract=30 * MB)
+    fill_topic(kafka, topic)
+    with running_clients(kafka, [reader], topic=topic, run=topic, prefix="e2e"):
         read_since = rfc3339(round(time.time() * 1000) + EVERY_MS)
         wait_until(lambda: published_until(scene) >= read_since, "a window of their reading", timeout_seconds=1100, poll_seconds=2)
     current = scene.waits_for("bbp/orders", "RollupsCurrent")

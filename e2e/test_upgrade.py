@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import yaml
-from kazoo.client import KazooClient
 
 from e2e.cluster import Cluster
 from e2e.conftest import USERS
@@ -15,9 +14,9 @@ from e2e.declared import MB, policy, tier
 from e2e.kafka_side import KafkaSide
 from e2e.release import CHART, Release
 from e2e.scene import Scene
-from e2e.witness import Witness
 from lab.kafka import KafkaLab
 from lab.process import wait_until
+from lab.quota_watch import QuotaWatch
 
 
 def test_an_upgrade_keeps_definitions_objects_and_quotas(
@@ -27,22 +26,19 @@ def test_an_upgrade_keeps_definitions_objects_and_quotas(
     in_kafka: KafkaSide,
     kubernetes: Cluster,
     release: Release,
-    zookeeper: KazooClient,
     tmp_path: Path,
 ) -> None:
     scene.declare(policy(kafka), tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
     in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
     scene.waits_for("bt/gold", "Ready")
     definitions, objects, pods = _identities(kubernetes, "crd"), _identities(kubernetes, "bbp,bt", scene.namespace), set(release.pods())
-    witness = Witness(zookeeper, USERS)
-
-    release.upgrade(_next_version(tmp_path), **{"operator.logLevel": "DEBUG"})
-
-    wait_until(lambda: pods.isdisjoint(release.pods()), "the old Pods to go", timeout_seconds=90)
+    with QuotaWatch(kafka.zookeeper_connect, USERS) as quotas:
+        release.upgrade(_next_version(tmp_path), **{"operator.logLevel": "DEBUG"})
+        wait_until(lambda: pods.isdisjoint(release.pods()), "the old Pods to go", timeout_seconds=90)
+        in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
+    assert quotas.values("checkout") == [10 * MB]
     assert _identities(kubernetes, "crd") == definitions
     assert _identities(kubernetes, "bbp,bt", scene.namespace) == objects
-    in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
-    assert witness.fetch_quotas("checkout") == [10 * MB]
     release.upgrade()
     scene.delete("bbp/orders")
 

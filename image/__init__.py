@@ -1,5 +1,5 @@
 """Tidegate's container images, built without a container engine and without a registry: `python -m image`, or `image.build()`."""
 
-from image.product import OPERATOR, ROLLUP, BuiltImage, Edition, build
+from image.layers import OPERATOR, ROLLUP, BuiltImage, Edition, build
 
 __all__ = ["OPERATOR", "ROLLUP", "BuiltImage", "Edition", "build"]

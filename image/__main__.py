@@ -1,18 +1,95 @@
-"""`python -m image`: builds the image and its bill of materials into out/image/ and says how large it is. It reads arguments and prints."""
+"""`python -m image`: builds the image and its bill of materials into out/image/, and prints how large it is."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from image import twice, wheels
-from image.product import OPERATOR, OUT, ROLLUP, Edition, build, reproducible_digest
+from image import packages
+from image.build_tools import run
+from image.cuts import Saving
+from image.layers import OPERATOR, OUT, ROLLUP, Edition, Layer, build, reproducible_digest
 from image.rootfs import add_rollup_parts, make_all
-from image.sizes import savings_list, size_table
 from lab.errors import LabError
+
+# How large the image is, layer by layer, and what each thing that was left out would have added:
+# for people to read.
+
+
+_ROW = "{:<10}{:>14}{:>14}  {}"
+
+
+def size_table(layers: Sequence[Layer]) -> str:
+    """A line for each layer and one for all: MB (10^6 bytes) in a registry and on a node's disk, and the layer's digest."""
+    rows = [_row(layer.name, layer.compressed_bytes, layer.content_bytes, f"sha256:{layer.digest}") for layer in layers]
+    compressed_bytes = sum(layer.compressed_bytes for layer in layers)
+    content_bytes = sum(layer.content_bytes for layer in layers)
+    head = _ROW.format("layer", "compressed", "unpacked", "digest")
+    return "\n".join([head, *rows, _row("all", compressed_bytes, content_bytes, "")])
+
+
+def savings_list(savings: Sequence[Saving]) -> str:
+    """A line for everything left out, the largest first; empty when nothing was."""
+    largest_first = sorted(savings, key=lambda saving: -saving.saved_bytes)
+    return "\n".join(f"{_megabytes(saving.saved_bytes):>10} in {saving.files:5} files  {saving.name}" for saving in largest_first)
+
+
+def _row(name: str, compressed_bytes: int, content_bytes: int, digest: str) -> str:
+    return _ROW.format(name, _megabytes(compressed_bytes), _megabytes(content_bytes), digest).rstrip()
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.2f} MB"
+
+
+# Builds the image twice from nothing, in ways that must not matter: from copies of the sources in
+# two places, with two homes and umasks.
+#
+# Only what `.dockerignore` lets through is copied, so it is seen, too, that this is enough.
+
+
+_BUILD_TIMEOUT_SECONDS = 1800.0
+_UMASKS = ("022", "077")
+_LITTER = shutil.ignore_patterns("__pycache__")
+
+
+def digests(*options: str) -> Iterator[str]:
+    """The digest of each build with these options as soon as it is known. Raises `LabError`.
+
+    The operator's takes about half a minute each time and downloads 30 MB, that of rollups some minutes and 600 MB.
+    """
+    for umask in _UMASKS:
+        with tempfile.TemporaryDirectory(prefix=f"tidegate-image-{umask}-") as folder:
+            place = Path(folder)
+            sources = place / f"checkout-{umask}"
+            _copy_sources(sources)
+            build = [sys.executable, "-m", "image", "--digest", *options]
+            command = ["sh", "-c", 'umask "$0"; exec "$@"', umask, *build]
+            yield run(command, timeout_seconds=_BUILD_TIMEOUT_SECONDS, directory=sources, environment=_environment(place)).strip()
+
+
+def _copy_sources(target: Path) -> None:
+    for line in (packages.ROOT / ".dockerignore").read_text().splitlines():
+        for source in packages.ROOT.glob(line.removeprefix("!")) if line.startswith("!") else ():
+            copy = target / source.relative_to(packages.ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, copy, ignore=_LITTER)
+            else:
+                shutil.copy(source, copy)
+
+
+def _environment(place: Path) -> dict[str, str]:
+    """This process's own with a home and a cache in `place`; where packages come from is still found where people configure it."""
+    configured = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    kept = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "UV_CACHE_DIR")}
+    return kept | {"HOME": str(place / "home"), "XDG_CACHE_HOME": str(place / "cache"), "XDG_CONFIG_HOME": configured}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,11 +120,11 @@ def _once(revision: str, edition: Edition, *, tried: bool) -> None:
     started = time.monotonic()
     image = build(revision, edition=edition)
     bill = OUT / f"{'rollup-' if edition is ROLLUP else ''}sbom.cdx.json"
-    packages = write_bill(image, bill)
+    named = write_bill(image, bill)
     print(size_table(image.layers))
     print(f"\nleft out\n{savings_list([saving for layer in image.layers for saving in layer.savings])}\n")
     print(f"{image.name}  {image.digest}  in {time.monotonic() - started:.1f} s")
-    print(f"  {image.archive.relative_to(wheels.ROOT)}\n  {bill.relative_to(wheels.ROOT)}, {packages} packages")
+    print(f"  {image.archive.relative_to(packages.ROOT)}\n  {bill.relative_to(packages.ROOT)}, {named} packages")
     if tried:
         from image.smoke import smoke
 
@@ -56,7 +133,7 @@ def _once(revision: str, edition: Edition, *, tried: bool) -> None:
 
 def _twice(*edition: str) -> int:
     found = []
-    for digest in twice.digests(*edition):
+    for digest in digests(*edition):
         print(digest, flush=True)
         found.append(digest)
     same = len(set(found)) == 1

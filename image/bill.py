@@ -5,12 +5,16 @@ It is read from the layers themselves, so it names what is in them and not what 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tarfile
+import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
 from email.parser import BytesParser
+from io import BytesIO
 from pathlib import Path
 from uuid import NAMESPACE_OID, uuid5
 
@@ -24,9 +28,43 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-from image.jars import Jar, jar
-from image.product import BuiltImage
+from image.layers import BuiltImage
 from lab.errors import LabError
+
+# Jars as a bill of materials names them: what each says of itself, and its hashes, by which
+# scanners know those that say nothing.
+
+
+_NAME = re.compile(r"(?P<name>.+?)-(?P<version>\d.*)")
+_COORDINATES = re.compile(r"META-INF/maven/(?P<group>[^/]+)/(?P<name>[^/]+)/pom\.properties")
+
+
+@dataclass(frozen=True)
+class Jar:
+    """`group` is empty where the jar does not name it, or where it holds other jars and names several."""
+
+    group: str
+    name: str
+    version: str
+    sha1: str
+    sha256: str
+
+
+def jar(file_name: str, content: bytes) -> Jar:
+    """A jar from its file `NAME-VERSION.jar`; a version is empty where the file name has none. Raises `BadZipFile` for another file."""
+    stem = file_name.removesuffix(".jar")
+    named = _NAME.fullmatch(stem)
+    name, version = (named["name"], named["version"]) if named else (stem, "")
+    sha1 = hashlib.sha1(content, usedforsecurity=False).hexdigest()
+    return Jar(_group(name, content), name, version, sha1, hashlib.sha256(content).hexdigest())
+
+
+def _group(name: str, content: bytes) -> str:
+    with zipfile.ZipFile(BytesIO(content)) as packed:
+        named = [found for entry in packed.namelist() if (found := _COORDINATES.fullmatch(entry))]
+    groups = {found["group"] for found in named if found["name"] == name}
+    return groups.pop() if len(groups) == 1 else ""
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # as the image's own date: when it was written down is not part of it
 _DEBIAN = re.compile(r"var/lib/dpkg/status\.d/[^/]+")
@@ -67,7 +105,7 @@ def python_component(metadata: Message) -> Component:
 
 
 def jar_component(found: Jar) -> Component:
-    """A jar by its coordinates where it tells them, and by its hashes."""
+    """A jar by its coordinates where it names them, and by its hashes."""
     purl = PackageURL("maven", found.group, found.name, found.version) if found.group else None
     hashes = [HashType(alg=HashAlgorithm.SHA_1, content=found.sha1), HashType(alg=HashAlgorithm.SHA_256, content=found.sha256)]
     return Component(

@@ -5,15 +5,20 @@ Licences, copyright files and *.dist-info stay: people and scanners need them. S
 
 from __future__ import annotations
 
+import platform
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from image.build_tools import from_tree, run
+from lab import packages
+
 
 @dataclass(frozen=True)
 class Cut:
-    """Something that nobody loads: globs under `/`, and under `but`, what they match and stays."""
+    """Something that is never loaded: globs under `/`, and under `but`, what they match and stays."""
 
     name: str
     globs: tuple[str, ...]
@@ -103,7 +108,7 @@ _SITE = "usr/local/lib/python3.11/dist-packages"
 _INSTALLERS_NOTES = (f"{_SITE}/.lock", f"{_SITE}/*.dist-info/uv_cache.json")
 
 PACKAGES = (
-    Cut("a second Kubernetes client, for asyncio, that nobody imports", (f"{_SITE}/kubernetes/aio",)),
+    Cut("a second Kubernetes client, for asyncio, that is never imported", (f"{_SITE}/kubernetes/aio",)),
     Cut("colours for programming languages", (f"{_SITE}/pygments/lexers/*.py",), but=(f"{_SITE}/pygments/lexers/_*.py",)),
     Cut("tests of packages", tuple(f"{_SITE}/*/{name}" for name in ("tests", "test", "testing", "_testcapi*.so"))),
     Cut("sources of compiled modules", tuple(f"{_SITE}/**/*.{kind}" for kind in ("c", "h", "pyx", "pxd", "pxi"))),
@@ -136,3 +141,62 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
     else:
         yield from (inner for inner in path.rglob("*") if inner.is_symlink() or not inner.is_dir())
+
+
+# What of the official Kubernetes client the operator can reach: of 64 groups of calls one, of 850
+# kinds those that it names.
+#
+# The client loads calls and kinds when they are first asked for, so no import shows that one is
+# missing. What is kept is found by reading, and a test compares `SPOKEN_APIS` with what our sources
+# ask for.
+
+
+SPOKEN_APIS = ("custom_objects_api",)
+_NAMED_KIND = re.compile(r"^\s*from kubernetes\.client\.models\.(\w+) import", re.MULTILINE)
+
+
+def take_out_the_rest(site: Path) -> Saving:
+    """Remove the modules of calls and kinds below `site`/kubernetes that `SPOKEN_APIS` cannot reach."""
+    client = site / "kubernetes" / "client"
+    spoken = [client / "api" / f"{name}.py" for name in SPOKEN_APIS]
+    kept = {*spoken, *_reachable_kinds(spoken, models=client / "models")}
+    modules = [*(client / "api").glob("*_api.py"), *(client / "models").glob("[!_]*.py")]
+    gone = [path for path in modules if path not in kept]
+    saved_bytes = sum(path.stat().st_size for path in gone)
+    for path in gone:
+        path.unlink()
+    return Saving("the Kubernetes client's calls and kinds that the operator does not use", files=len(gone), saved_bytes=saved_bytes)
+
+
+def _reachable_kinds(starts: list[Path], *, models: Path) -> set[Path]:
+    """The modules of kinds that `starts` name, and those that these name in turn."""
+    reached: set[Path] = set()
+    waiting = list(starts)
+    while waiting:
+        named = {models / f"{name}.py" for name in _NAMED_KIND.findall(waiting.pop().read_text())}
+        waiting.extend(named - reached)
+        reached |= named
+    return reached
+
+
+# What compilers leave in libraries for debuggers: more than half of the compiled modules of wheels,
+# and no one debugs them in a Pod.
+#
+# Names of functions stay, so that a crash can be read. It is taken out with Debian's own `strip`,
+# unpacked and not installed, so that the result is the same on every machine.
+
+
+_PACKAGES = (f"binutils-{platform.machine().replace('_', '-')}-linux-gnu", "libbinutils", "libzstd1")
+_STRIP_TIMEOUT_SECONDS = 60.0
+
+
+def take_out(tree: Path, *, base: Path) -> Saving:
+    """Strip every compiled module in `tree`; the C library in `base` runs the program that does it. Raises `LabError`."""
+    tools = packages.unpacked(_PACKAGES)
+    program = tools / "usr/bin" / f"{platform.machine()}-linux-gnu-strip"
+    strip = from_tree(program, base=base, more_libraries=tuple(sorted((tools / "usr/lib").glob("*-linux-gnu"))))
+    modules = sorted(path for path in tree.rglob("*.so") if not path.is_symlink())
+    before = [path.stat().st_size for path in modules]
+    run([*strip, "--strip-debug", *modules], timeout_seconds=_STRIP_TIMEOUT_SECONDS)
+    saved = [size - path.stat().st_size for size, path in zip(before, modules, strict=True)]
+    return Saving("debug information in compiled modules", files=sum(size > 0 for size in saved), saved_bytes=sum(saved))

@@ -1,42 +1,36 @@
-"""The image's layers, each kept in the cache by everything that it is made from.
+"""The image's layers, each kept in the cache by everything that it is made from, and the images made of them.
 
-A new version of ours makes one small layer anew, a new lock two, a new Debian package all: modules are compiled by Debian's Python. What
-rollups need lies between the packages and our own code, so that nodes share what is below, and a new version stays small for them, too.
+A new version of ours makes one small layer anew, a new lock two, a new Debian package all: modules are compiled by
+Debian's Python. What rollups need lies between the packages and our own code, so that nodes share what is below, and a
+new version stays small for them, too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import platform
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from image import debian, java_runtime, rootfs, spark_classes, spark_packages, wheels
-from image.archive import sha256, write_layer
+from image import java, packages, rootfs
 from image.cuts import Saving
 from image.spark_start import JAVA_HOME, SPARK_HOME
-from lab import cache, packages
+from lab import cache
+from lab import packages as debian_packages
+from lab.image_archive import ImageConfig, sha256, write_archive, write_layer
 
 _TAR, _TREE, _FACTS = "layer.tar", "tree", "layer.json"
 _READ_BYTES = 1 << 20
 _GZIP_WINDOW = 31  # zlib's word for "with a gzip header"
 _RECIPES = Path(__file__).resolve().parent
-_AFTERWARDS = (
-    "__init__",
-    "__main__",
-    "bill",
-    "jars",
-    "layers",
-    "product",
-    "sizes",
-    "smoke",
-    "smoke_inside",
-    "twice",
-)  # layers are made by then
-_ROLLUPS = ("java_runtime", "spark_classes", "spark_packages", "spark_sample", "spark_start")  # no layer of the operator's has them
+# Made when the layers are made already, or not part of a layer at all: no layer is made anew when one of these changes.
+_AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside")
+_ROLLUPS = ("java", "spark_sample", "spark_start")  # no layer of the operator's image has them
 _SOURCES = ("controller_logic", "operator/tidegate", "pyproject.toml", "README.md", "LICENSE")
 
 # makes a part in an empty directory, with another for what it needs meanwhile
@@ -67,31 +61,31 @@ def layers() -> list[Layer]:
 def rollup_layers() -> list[Layer]:
     """The operator's, and between packages and our own: Java, Spark, and the archive of its classes. Raises `LabError`."""
     base = _base()
-    packages = _packages(base)
-    java = _layer("java", _java_parts(), make=lambda tree, work: java_runtime.make_java(tree, work=work))
+    packages_layer = _packages(base)
+    java_layer = _layer("java", _java_parts(), make=lambda tree, work: java.make_java(tree, work=work))
     python = _tree(base)
     spark = _layer(
         "spark",
-        [base.digest, wheels.rollup_requirements(), SPARK_HOME, *_recipes("spark_packages")],
-        make=lambda tree, work: spark_packages.make_spark(tree, work=work, base=python),
+        [base.digest, packages.rollup_requirements(), SPARK_HOME, *_recipes("java")],
+        make=lambda tree, work: java.make_spark(tree, work=work, base=python),
     )
     classes = _layer(
         "classes",
-        [packages.digest, java.digest, spark.digest, *_recipes(*_ROLLUPS)],
-        make=lambda tree, work: spark_classes.make_classes(
-            tree, work=work, **{layer.name: _unpacked(layer, work / layer.name) for layer in (packages, java, spark)}
+        [packages_layer.digest, java_layer.digest, spark.digest, *_recipes(*_ROLLUPS)],
+        make=lambda tree, work: java.make_classes(
+            tree, work=work, **{layer.name: _unpacked(layer, work / layer.name) for layer in (packages_layer, java_layer, spark)}
         ),
     )
-    return [base, packages, java, spark, classes, _own(base)]
+    return [base, packages_layer, java_layer, spark, classes, _own(base)]
 
 
 def _base() -> Layer:
-    parts: list[str | bytes] = [*packages.offered(debian.PACKAGES), platform.machine(), *_recipes()]
+    parts: list[str | bytes] = [*debian_packages.offered(packages.PACKAGES), platform.machine(), *_recipes()]
     return _layer("base", parts, make=lambda tree, work: rootfs.make_base(tree, work=work))
 
 
 def _packages(base: Layer) -> Layer:
-    parts: list[str | bytes] = [base.digest, wheels.locked_requirements(), *_recipes()]
+    parts: list[str | bytes] = [base.digest, packages.locked_requirements(), *_recipes()]
     return _layer("packages", parts, make=lambda tree, work: rootfs.make_packages(tree, work=work, base=_tree(base)))
 
 
@@ -101,8 +95,8 @@ def _own(base: Layer) -> Layer:
 
 
 def _java_parts() -> list[str | bytes]:
-    offered = packages.offered((*java_runtime.LIBRARIES, *java_runtime.TOOLS))
-    return [*offered, platform.machine(), JAVA_HOME, *_recipes("java_runtime")]
+    offered = debian_packages.offered((*java.LIBRARIES, *java.TOOLS))
+    return [*offered, platform.machine(), JAVA_HOME, *_recipes("java")]
 
 
 def _tree(base: Layer) -> Path:
@@ -117,10 +111,10 @@ def _unpacked(layer: Layer, place: Path) -> Path:
 
 def _own_sources() -> Iterator[str | bytes]:
     for source in _SOURCES:
-        top = wheels.ROOT / source
+        top = packages.ROOT / source
         files = [top] if top.is_file() else sorted(path for path in top.rglob("*") if path.is_file() and path.suffix != ".pyc")
         for path in files:
-            yield path.relative_to(wheels.ROOT).as_posix()
+            yield path.relative_to(packages.ROOT).as_posix()
             yield path.read_bytes()
 
 
@@ -128,7 +122,7 @@ def _recipes(*further: str) -> list[bytes]:
     """How it is made is part of what it is made from: the modules here that have a say in a layer's bytes, and what builds wheels."""
     others = {*_AFTERWARDS, *_ROLLUPS} - set(further)
     modules = [path for path in sorted(_RECIPES.glob("*.py")) if path.stem not in others]
-    return [*(path.read_bytes() for path in modules), wheels.BUILD_REQUIREMENTS.read_bytes()]
+    return [*(path.read_bytes() for path in modules), packages.BUILD_REQUIREMENTS.read_bytes()]
 
 
 def _layer(name: str, key_parts: Sequence[str | bytes], *, make: Make) -> Layer:
@@ -162,3 +156,92 @@ def _compressed_bytes(path: Path) -> int:
         while block := content.read(_READ_BYTES):
             total += len(squeeze.compress(block))
     return total + len(squeeze.flush())
+
+
+# The images themselves: their layers and what an engine has to know to run them, in one archive
+# each.
+
+
+OUT = packages.ROOT / "out" / "image"
+
+
+@dataclass(frozen=True)
+class Edition:
+    """An image that is offered: its name without the version, the command it runs, and how its layers are made."""
+
+    repository: str
+    entrypoint: str
+    layers: Callable[[], list[Layer]]
+    description: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+OPERATOR = Edition("tidegate", "/usr/bin/tidegate", layers, "Keeps Kafka brokers under their network limits with native quotas only.")
+ROLLUP = Edition(
+    "tidegate-rollup",
+    "/usr/bin/tidegate-rollup",
+    rollup_layers,
+    "Adds up who used what of Kafka brokers' networks: Tidegate with Spark.",
+    {"JAVA_HOME": f"/{JAVA_HOME}", "SPARK_HOME": f"/{SPARK_HOME}"},
+)
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """An image in out/image/: `archive` is for `docker load`, `ctr images import` or `kind load image-archive`.
+
+    `name` is `tidegate:<version>`; `digest` the image ID, `sha256:...`.
+    """
+
+    archive: Path
+    name: str
+    digest: str
+    layers: Sequence[Layer]
+    edition: Edition = OPERATOR
+
+
+def config(revision: str = "", *, edition: Edition = OPERATOR) -> ImageConfig:
+    """How the image runs: `tidegate` as a user who is not root. `revision` is what `tidegate version` will say it was built from."""
+    known = {"org.opencontainers.image.revision": revision} if revision else {}
+    return ImageConfig(
+        entrypoint=(edition.entrypoint,),
+        environment={**edition.environment, **({"TIDEGATE_REVISION": revision} if revision else {})},
+        user=f"{packages.USER_ID}:{packages.USER_ID}",
+        labels={
+            "org.opencontainers.image.title": "Tidegate",
+            "org.opencontainers.image.description": edition.description,
+            "org.opencontainers.image.licenses": "Apache-2.0",
+            "org.opencontainers.image.version": packages.version(),
+            **known,
+        },
+    )
+
+
+def build(revision: str = "", *, edition: Edition = OPERATOR) -> BuiltImage:
+    """The image for this machine's processor; only layers of which something has changed are made anew. Raises `LabError`.
+
+    The archive is written each time: kept in the cache, every change of our code would leave another 100 MB there. Who reads an older one
+    meanwhile goes on reading that.
+    """
+    parts = edition.layers()
+    name = f"{edition.repository}:{packages.version()}"
+    OUT.mkdir(parents=True, exist_ok=True)
+    archive = OUT / f"{name.replace(':', '-')}.tar"
+    being_written = archive.with_suffix(f".{os.getpid()}.part")
+    try:
+        digest = write_archive(being_written, name, [layer.tar for layer in parts], config(revision, edition=edition))
+        being_written.replace(archive)
+    finally:
+        being_written.unlink(missing_ok=True)
+    return BuiltImage(archive, name, digest, parts, edition)
+
+
+def reproducible_digest(image: BuiltImage) -> str:
+    """The image's digest, where two builds of it have the same; otherwise one over the layers that are the same each time.
+
+    Java 17 writes the same classes into an archive in another order each time.
+    """
+    if image.edition is not ROLLUP:
+        return image.digest
+    same = "".join(layer.digest for layer in image.layers if layer.name != "classes")
+    return f"sha256:{hashlib.sha256(same.encode()).hexdigest()}"

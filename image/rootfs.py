@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from image import bytecode, cuts, debian, debug_information, kubernetes_client, package_record, wheels
+from image import build_tools, cuts, packages
 from image.cuts import Saving
-from image.java_runtime import make_java
-from image.spark_classes import make_classes
-from image.spark_packages import make_spark
+from image.java import make_classes, make_java, make_spark
 from lab.errors import LabError
 
 PARTS = ("base", "packages", "own")
@@ -21,32 +19,32 @@ ROLLUP_PARTS = ("java", "spark", "classes")
 
 def make_base(tree: Path, *, work: Path) -> list[Saving]:
     """Debian and its Python in the empty directory `tree`; returns what was left out."""
-    debian.lay_out(tree, work=work)
+    packages.lay_out(tree, work=work)
     savings = cuts.apply(cuts.DEBIAN, tree)
-    bytecode.compile_modules(tree, "usr/lib/python3.11", base=tree)
+    build_tools.compile_modules(tree, "usr/lib/python3.11", base=tree)
     return savings
 
 
 def make_packages(tree: Path, *, work: Path, base: Path) -> list[Saving]:
     """The locked packages in the empty directory `tree`, compiled by the Python in `base`; returns what was left out."""
-    wheels.install_locked(tree, wheels.locked_requirements(), work=work)
-    site = tree / wheels.SITE
+    packages.install_locked(tree, packages.locked_requirements(), work=work)
+    site = tree / packages.SITE
     savings = [
         *cuts.apply(cuts.PACKAGES, tree),
-        kubernetes_client.take_out_the_rest(site),
-        debug_information.take_out(tree, base=base),
+        cuts.take_out_the_rest(site),
+        cuts.take_out(tree, base=base),
     ]
-    package_record.correct(site)
-    bytecode.compile_modules(tree, wheels.SITE, base=base)
+    build_tools.correct(site)
+    build_tools.compile_modules(tree, packages.SITE, base=base)
     return savings
 
 
 def make_own(tree: Path, *, work: Path, base: Path) -> list[Saving]:
     """Our code and the command in the empty directory `tree`, compiled by the Python in `base`; returns what was left out."""
-    wheels.install_own(tree, work=work)
+    packages.install_own(tree, work=work)
     savings = cuts.apply(cuts.OWN, tree)
-    package_record.correct(tree / wheels.SITE)
-    bytecode.compile_modules(tree, wheels.SITE, base=base)
+    build_tools.correct(tree / packages.SITE)
+    build_tools.compile_modules(tree, packages.SITE, base=base)
     return savings
 
 

@@ -13,10 +13,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from image import product
-from image.command import run
-from image.layers import Layer
-from image.product import ROLLUP, BuiltImage
+from image import layers
+from image.build_tools import run
+from image.layers import ROLLUP, BuiltImage, Layer
 
 _TIMEOUT_SECONDS = 600.0
 # mounts of a namespace of its own: they are gone with the last process in it
@@ -64,7 +63,7 @@ def _spark(root: Path, image: BuiltImage) -> str:
 
 
 def _inside(root: Path, image: BuiltImage, *argv: str) -> str:
-    config = product.config(edition=image.edition)
+    config = layers.config(edition=image.edition)
     own = ["unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **config.environment}
     return run([*own, "sh", "-c", _ENTER, "sh", root, config.user, *argv], timeout_seconds=_TIMEOUT_SECONDS, environment=environment)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Starts Java in the rollup image, which has no shell for Spark's scripts: installed as `tidegate-rollup` and as `spark-submit`.
 
-    tidegate-rollup executor     what Spark on Kubernetes asks of an executor's Pod, told by SPARK_* variables
+    tidegate-rollup executor     what Spark on Kubernetes asks of an executor's Pod, given by SPARK_* variables
     tidegate-rollup ...          anything else is a command of tidegate's
     spark-submit ...             how PySpark starts the Java machine of a driver; Spark's script would start another one before it
     rm -rf ...                   how Spark takes its scratch away, with a page of complaints into the log where there is no `rm`
@@ -56,7 +56,7 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
 )
 LEFT_OUT_MODULE = "--add-modules=jdk.incubator.vector"
-_EXECUTOR_TOLD = {
+_EXECUTOR_FLAGS = {
     "--driver-url": "SPARK_DRIVER_URL",
     "--executor-id": "SPARK_EXECUTOR_ID",
     "--cores": "SPARK_EXECUTOR_CORES",
@@ -77,13 +77,13 @@ def driver_command(arguments: Sequence[str], root: str = _ROOT) -> list[str]:
 
 
 def executor_command(environment: Mapping[str, str], root: str = _ROOT) -> list[str]:
-    """The executor's Java machine as Spark's entry point would start it, to be started in `root`. Raises KeyError for what is not told."""
+    """The executor's Java machine as Spark's entry point would start it, started in `root`. KeyError for a missing variable."""
     numbered = sorted((int(name.rpartition("_")[2]), option) for name, option in environment.items() if name.startswith("SPARK_JAVA_OPT_"))
     options = [option for _, option in numbered if option != LEFT_OUT_MODULE]
     memory = environment["SPARK_EXECUTOR_MEMORY"]
     further = environment.get("SPARK_CLASSPATH", "")
-    told = [word for flag, name in _EXECUTOR_TOLD.items() for word in (flag, environment[name])]
-    return [*_java(root, further), *options, f"-Xms{memory}", f"-Xmx{memory}", EXECUTOR, *told]
+    flags = [word for flag, name in _EXECUTOR_FLAGS.items() for word in (flag, environment[name])]
+    return [*_java(root, further), *options, f"-Xms{memory}", f"-Xmx{memory}", EXECUTOR, *flags]
 
 
 def class_path(root: str = _ROOT) -> str:
@@ -109,7 +109,7 @@ def main() -> int:
         try:
             _become(executor_command(os.environ))
         except KeyError as missing:
-            sys.exit(f"Spark tells an executor {missing} in its environment, and this one has not got it. Only Spark starts executors.")
+            sys.exit(f"Spark gives an executor {missing} in its environment, and this one has not got it. Only Spark starts executors.")
     from tidegate.cli import main as tidegate
 
     return tidegate()

@@ -171,7 +171,7 @@ def _refuse_nonsense(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lab", description="A real estate on one machine: Kafka, Prometheus, a Kubernetes API.")
+    parser = argparse.ArgumentParser(prog="python -m lab", description="Real parts on one machine: Kafka, Prometheus, a Kubernetes API.")
     commands = parser.add_subparsers(required=True, metavar="command")
     command = commands.add_parser("doctor", help="say what this machine lacks, and the command that installs it")
     command.add_argument("--quiet", action="store_true", help="print only what is missing")

@@ -52,7 +52,7 @@ class Finding:
         """The finding in up to three lines."""
         lines = [f"{self.state.value:8} {self.part:14} {self.found}"]
         if self.state is not State.PRESENT:
-            lines += [f"{'':23} {self.consequence}", f"{'':23} to mend it: {self.remedy}"]
+            lines += [f"{'':23} {self.consequence}", f"{'':23} to fix it: {self.remedy}"]
         return "\n".join(lines)
 
 
@@ -201,7 +201,7 @@ def _program(name: str, consequence: str, *, remedy: str) -> Finding:
 
 
 def _first_line(command: list[str]) -> str:
-    """The first line a program says about itself; empty when it is not there or fails. Java tells of options in the environment before."""
+    """The first line a program says about itself; empty when it is not there or fails. Java prints options in the environment before."""
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):

@@ -24,7 +24,7 @@ from lab.process import Process
 
 _NAME = "class-archive"
 _PROBE_TIMEOUT_SECONDS = 30
-# Brokers carry an agent. A JVM with one records nothing unless told to, and must then be told the same at every later start;
+# Brokers carry an agent. A JVM with one records nothing unless an option asks for it, and then needs the same option at every later start;
 # it notes in its log that this is for tests.
 _AGENTS_TOO = ("-XX:+UnlockDiagnosticVMOptions", "-XX:+AllowArchivingWithJavaAgent")
 

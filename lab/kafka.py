@@ -221,7 +221,7 @@ _SCRAM_ITERATIONS = 4096
 _PREFERRED = 0  # the protocol's election type
 
 
-class _KnowsNoOne(LabError):
+class _NoBrokerYet(LabError):
     """A broker answers from its start on, at first with an empty cluster: librdkafka calls that a partial response."""
 
 
@@ -274,7 +274,7 @@ class KafkaAdmin:
         # By kafka-python: confluent-kafka's binding of this one request fails before it is sent.
         client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
         try:
-            # A partition that cannot have an election yet is told so; the caller looks at the leaders instead.
+            # A partition that cannot have an election yet is refused; the caller looks at the leaders instead.
             client.elect_leaders(_PREFERRED, [topic], timeout_ms=int(_TIMEOUT_SECONDS * 1000), raise_errors=False)
         finally:
             client.close()
@@ -293,7 +293,7 @@ class KafkaAdmin:
     def _says(self, holds: Callable[[Any], bool]) -> bool:
         try:
             return holds(self._metadata())
-        except _KnowsNoOne:
+        except _NoBrokerYet:
             return False
 
     def _client(self) -> AdminClient:
@@ -305,7 +305,7 @@ class KafkaAdmin:
             return self._client().list_topics(timeout=_TIMEOUT_SECONDS)
         except KafkaException as error:
             if error.args[0].code() == KafkaError._PARTIAL:
-                raise _KnowsNoOne(f"{self._bootstrap_servers} serves, but the controller has not told it of any broker yet.") from error
+                raise _NoBrokerYet(f"{self._bootstrap_servers} serves, but it has no broker from the controller yet.") from error
             raise LabError(
                 f"No broker of {self._bootstrap_servers} answered a metadata request within {_TIMEOUT_SECONDS:g} s: {error}"
             ) from error
@@ -434,7 +434,7 @@ _END_TIMEOUT_SECONDS = 60.0  # the archive is written while the JVM ends, which 
 
 
 def record_archives(jars: Path) -> None:
-    """Record them unless the cache has them for these jars, in some ten seconds. A failure is told and not raised."""
+    """Record them unless the cache has them for these jars, in some ten seconds. A failure is reported and not raised."""
     try:
         java.entry(jars, record=_record)
     except (LabError, KafkaException, OSError) as failure:

@@ -77,7 +77,7 @@ class Pacing:
         return begun[-1].bytes_per_second if begun else 0
 
 
-# What a load client tells of each second: the rows of its JSON-lines file, and the meter that
+# What a load client writes of each second: the rows of its JSON-lines file, and the meter that
 # writes them.
 
 
@@ -85,7 +85,7 @@ class Pacing:
 class LoadRow:
     """One client in one second of the wall clock; the first and the last second of a run are not whole.
 
-    `moved_bytes` were acknowledged (produce) or received (consume). `throttle_milliseconds` is the longest delay a broker told it.
+    `moved_bytes` were acknowledged (produce) or received (consume). `throttle_milliseconds` is the longest delay a broker answered with.
     `failed` counts messages that were given up, `errors` errors of the connection.
     """
 

@@ -34,7 +34,7 @@ class LoadRun:
         signal.signal(signal.SIGTERM, self._stop)
 
     def goes_on(self) -> bool:
-        """Whether its time is not over and nobody stopped it; also writes the rows that are due."""
+        """Whether its time is not over and it was not stopped; also writes the rows that are due."""
         self.meter.tick(time.time())
         return self._elapsed_seconds() < self.plan.duration_seconds and not self._stopped
 

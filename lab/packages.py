@@ -98,19 +98,19 @@ class GoModule:
                 build.stop()
 
     def _watch(self, build: Process) -> None:
-        started = told = time.monotonic()
+        started = reported = time.monotonic()
         while build.is_running():
             now = time.monotonic()
             if now - started > _BUILD_TIMEOUT_SECONDS:
                 raise LabError(f"Building {self.title} took more than {_BUILD_TIMEOUT_SECONDS:g} s and was ended.\n{build.log_tail()}")
-            if now - told > _PROGRESS_SECONDS:
-                told = now
+            if now - reported > _PROGRESS_SECONDS:
+                reported = now
                 progress = f"{_lines(build.log_path)} packages compiled after {now - started:.0f} s"
                 say(self.program, f"{progress}; a fresh machine compiles about {self.packages_compiled}")
             time.sleep(0.1)
         if build.exit_code != 0:
             raise LabError(
-                f"Building {self.title} failed with code {build.exit_code}. Mend what go says and run it again.\n{build.log_tail()}"
+                f"Building {self.title} failed with code {build.exit_code}. Fix what go reports and run it again.\n{build.log_tail()}"
             )
 
 

@@ -61,7 +61,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """Who has that pid now; None when nobody has, or only a process that has ended and waits to be reaped."""
+        """Who has that pid now; None when none has, or only a process that has ended and waits to be reaped."""
         try:
             # The second field is the program's name in parentheses and may hold spaces, so count from after it.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -201,7 +201,7 @@ class PrometheusLab:
 def monitoring(kafka: KafkaLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1) -> Iterator[PrometheusLab]:
     """A Prometheus over the brokers of `kafka`: their JMX exporters, and in namespaces a node_exporter each; and over `further`.
 
-    On loopback there is no NIC that belongs to one broker, so there is no node_exporter either, and that is said.
+    On loopback there is no NIC that belongs to one broker, so there is no node_exporter either, and that is reported.
     """
     targets = [*further, *(ScrapeTarget("kafka", address, broker_id) for broker_id, address in kafka.jmx_targets.items())]
     with ExitStack() as stack:

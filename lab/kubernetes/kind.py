@@ -185,5 +185,5 @@ def _kubelet() -> dict[str, object]:
 def _open_namespace(namespace: Namespace, *, gateway: str) -> None:
     inside = ["ip", "-n", namespace.name, "route", "add"]
     output_of([*inside, "default", "via", gateway], timeout_seconds=20.0)
-    # A Pod that asks for a Service before kube-proxy knows it is told so, where it would wait half a minute for an answer from outside.
+    # A Pod that asks for a Service before kube-proxy knows it is refused, where it would wait half a minute for an answer from outside.
     output_of([*inside, "unreachable", _SERVICE_SUBNET], timeout_seconds=20.0)

@@ -1,7 +1,7 @@
 """The image of a kind cluster's node, made here: a Debian root, kind's own files, the lab's Kubernetes, and the images it starts.
 
 It is what `kind build node-image` would make, except that every part of Kubernetes is one program, and that a bridge is the network of its
-one node. kind's files come out of its Go module; nothing is pulled, and nothing tells on which machine it was made.
+one node. kind's files come out of its Go module; nothing is pulled, and nothing shows on which machine it was made.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from image.archive import ImageConfig, write_archive, write_layer
 from lab import cache, process
 from lab.cache import RunDirectory
 from lab.errors import LabError, say
+from lab.image_archive import ImageConfig, write_archive, write_layer
 from lab.kubernetes import node, node_remains
 from lab.kubernetes.node import COREDNS, IPTABLES_LIBRARIES, IPTABLES_NAMES, PAUSE_IMAGE, lacks_sys_resource, node_parts, pause_image
 from lab.kubernetes.tools import KUBE_NODE, KUBERNETES_VERSION
@@ -249,7 +249,7 @@ class Dockerd:
             "storage-driver": "overlay2",
             "bip": _BRIDGE_ADDRESS,
             "default-address-pools": [_CONTAINER_ADDRESSES],
-            # Nobody answers there, so names of the outside fail at once instead of after a time.
+            # Nothing answers there, so names of the outside fail at once instead of after a time.
             "dns": [self._namespace.address],
             "userland-proxy": False,
             "exec-opts": ["native.cgroupdriver=cgroupfs"],

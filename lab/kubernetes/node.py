@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from image.archive import ImageConfig, write_archive, write_layer
 from lab import cache, process
 from lab.cache import RunDirectory
 from lab.errors import LabError
+from lab.image_archive import ImageConfig, write_archive, write_layer
 from lab.kubernetes import node_remains
 from lab.kubernetes.api import ApiPlan, KubeApi
 from lab.kubernetes.tools import KUBE_NODE, PAUSE, calls_policy
@@ -119,7 +119,7 @@ def joined(cgroup: str, argv: list[str]) -> list[str]:
 
 
 def _inherit_processors(hierarchy: Path, cgroup: str) -> None:
-    """A new group of version 1's cpuset allows no processor and no memory until it is told which."""
+    """A new group of version 1's cpuset allows no processor and no memory until it is set which."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         if (hierarchy / name).exists() and not (hierarchy / "cgroup.controllers").exists():
             allowed = (hierarchy / name).read_text()

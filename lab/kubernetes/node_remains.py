@@ -1,6 +1,6 @@
 """Takes away whatever a node of the lab left: `node_remains.py CGROUP DIRECTORY` ends what runs in the control group, unmounts, removes it.
 
-A container outlives the engine that started it, on purpose; so neither the end of a process nor the death of its parent tells that it is
+A container outlives the engine that started it, on purpose; so neither the end of a process nor the death of its parent shows that it is
 gone. Everything of a node runs in one control group of its own, and nothing else does: what is found there is the lab's and is ended.
 It runs by itself too, after a crash, so it needs the standard library alone.
 """

@@ -22,8 +22,8 @@ from lab.packages import GoModule
 def calls_policy() -> dict[str, object]:
     """Every finished call of a ServiceAccount outside kube-system, without its content."""
     quiet = {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]}
-    told = {"level": "Metadata", "userGroups": ["system:serviceaccounts"], "omitStages": ["RequestReceived", "ResponseStarted"]}
-    return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [quiet, told]}
+    recorded = {"level": "Metadata", "userGroups": ["system:serviceaccounts"], "omitStages": ["RequestReceived", "ResponseStarted"]}
+    return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [quiet, recorded]}
 
 
 # Argo CD's own interpreter of health scripts, and its custom resource definitions, from the Go

@@ -185,7 +185,7 @@ def _matcher(message: bytes, part: Any) -> Callable[[Mapping[str, str]], bool]:
 
 def decide_time() -> dict[str, object]:
     """The median of the benchmark's rounds, of the same world, everything new."""
-    from bench.decide_bench import observation, timed
+    from bench.control.core import observation, timed
 
     _, seconds = timed(observation())
     return {"milliseconds": round(median(seconds) * 1000, 1), "best": round(min(seconds) * 1000, 1), "rounds": len(seconds)}

@@ -95,7 +95,7 @@ def test_a_status_patch_changes_the_status_and_not_the_generation(locks: client.
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
 
 
-def test_a_watch_tells_of_an_object_that_was_created_changed_and_deleted(locks: client.CustomObjectsApi, namespace: str) -> None:
+def test_a_watch_reports_an_object_that_was_created_changed_and_deleted(locks: client.CustomObjectsApi, namespace: str) -> None:
     group, version, plural = LOCK
     listed = locks.list_namespaced_custom_object(group, version, namespace, plural, _request_timeout=30)
     create(locks, namespace, lock("seen"))

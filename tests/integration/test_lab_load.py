@@ -1,4 +1,4 @@
-"""Load clients move what they were told to, and no more: measurements of the product are only as good as they are."""
+"""Load clients move what their plan allows, and no more: measurements of the product are only as good as they are."""
 
 from __future__ import annotations
 

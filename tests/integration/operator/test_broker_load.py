@@ -20,12 +20,12 @@ from tests.goldens.golden import line_with, numbers
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 
-pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
 
 CALM, HOT, LIMIT = 1_000_000, 3_000_000, 2_000_000  # bytes per second
 
 
-class Nic:
+class NicCounter:
     """A NIC's counter that grows at the rate the test sets."""
 
     def __init__(self, rate: int) -> None:
@@ -41,13 +41,13 @@ class Nic:
 
 
 @pytest.fixture
-def nics() -> dict[int, Nic]:
-    return {broker: Nic(CALM) for broker in (1, 2, 3)}
+def nics() -> dict[int, NicCounter]:
+    return {broker: NicCounter(CALM) for broker in (1, 2, 3)}
 
 
 @pytest.fixture
-def prometheus(nics: dict[int, Nic]) -> Iterator[PrometheusLab]:
-    """Scrapes the three NICs every second."""
+def prometheus(nics: dict[int, NicCounter]) -> Iterator[PrometheusLab]:
+    """Scrapes the three nics every second."""
     with ExitStack() as stack:
         targets = [ScrapeTarget("node", stack.enter_context(exporting(nic.page)).address, broker) for broker, nic in nics.items()]
         yield stack.enter_context(PrometheusLab(targets))
@@ -60,7 +60,7 @@ def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[s
             "bootstrapServers": kafka.bootstrap_servers,
             "quotaStore": "ZooKeeper",
             "zookeeper": {"connect": kafka.zookeeper_connect},
-            "quotaWindow": {"samples": 2},  # a broker is told to be back within its limit after twice the rhythm that follows from it
+            "quotaWindow": {"samples": 2},  # a broker counts as back within its limit after twice the rhythm that follows from it
         },
         "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
         "brokers": {"egress": {"limit": str(LIMIT)}},
@@ -89,7 +89,7 @@ def declared(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_n
 
 
 def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
-    crds: KubeApi, api_client: ApiClient, declared: str, prometheus: PrometheusLab, nics: dict[int, Nic], tmp_path: Path
+    crds: KubeApi, api_client: ApiClient, declared: str, prometheus: PrometheusLab, nics: dict[int, NicCounter], tmp_path: Path
 ) -> None:
 
     def comes(expected: dict[int, str], what: str) -> None:
@@ -99,15 +99,15 @@ def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
         comes({1: "Within", 2: "Within", 3: "Within"}, "three brokers within their limits")
         nics[2].rate = HOT
         comes({1: "Within", 2: "Over", 3: "Within"}, "a broker over its limit")
-        told = crds.kubectl("get", "events", "-n", declared, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
-        over = line_with(told, "BrokerOverLimit", "egress")
+        events = crds.kubectl("get", "events", "-n", declared, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
+        over = line_with(events, "BrokerOverLimit", "egress")
         assert numbers(over) >= {2}
         header, row = (line.split() for line in crds.kubectl("get", "bbp", "-n", declared).splitlines())
         assert dict(zip(header, row, strict=True))["OVER"] == "1"
         nics[2].rate = CALM
         comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
         prometheus.process.kill()
-        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that nobody knows")
+        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that no one knows")
         fresh = next(condition for condition in status(api_client, declared)["conditions"] if condition["type"] == "MetricsFresh")
         assert (fresh["status"], fresh["reason"]) == ("False", "PrometheusUnreachable")
         assert operator.is_running()

@@ -1,4 +1,4 @@
-"""One episode through everything that can fail in it: no failure moves a quota, none is forgotten, and the tide still goes out.
+"""One episode through everything that can fail in it: no failure moves a quota, none is forgotten, and throttling still reaches its end.
 
 The episode is played once, with a quota window of 2 x 1 s so that steps follow every six seconds, and written down; each test reads one
 rule off it.
@@ -6,7 +6,6 @@ rule off it.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -24,10 +23,9 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from tests.goldens.golden import numbers
-from tests.integration.operator.tide import CONTRACT, MB, THROTTLED
-from tests.integration.operator.tide_stage import HIGH, LOW, Stage, set_up
+from tests.integration.operator.throttling import CONTRACT, HIGH, LOW, MB, THROTTLED, Stage, set_up
 
-pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(400)]
 
 SPELL_SECONDS = 8  # longer than from one step to the next
 Quotas = dict[Level, int | None]
@@ -35,7 +33,7 @@ Quotas = dict[Level, int | None]
 
 @dataclass
 class Spell:
-    """One failure: what stood when it began and when it ended, and every value of L3 while it lasted."""
+    """One failure: the quotas when it began and when it ended, and every value of L3 while it lasted."""
 
     before: Quotas
     after: Quotas
@@ -62,20 +60,20 @@ def stage(crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, tmp_path_factor
 
 @contextmanager
 def spell(stage: Stage, episode: Episode, name: str) -> Iterator[None]:
-    since, before = time.monotonic(), stage.witness.now()
+    since, before = time.time(), stage.load.quotas()
     yield
-    episode.spells[name] = Spell(before, stage.witness.now(), stage.witness.values(Level.L3, since=since), stage.conditions())
+    episode.spells[name] = Spell(before, stage.load.quotas(), stage.load.values(Level.L3, since=since), stage.conditions())
 
 
 @pytest.fixture(scope="module")
 def episode(stage: Stage) -> Episode:
     """Everything goes wrong on the way down, one thing after the other; then the limit is raised."""
-    episode, tide = Episode(), stage.tide
+    episode, load = Episode(), stage.load
     stage.start_operator("first")
     for level in Level:
         stage.comes(level, CONTRACT)
-    stage.says("MetricsFresh", "True")
-    began = time.monotonic()
+    stage.has_condition("MetricsFresh", "True")
+    began = time.time()
     stage.limit(LOW)
     stage.moves(Level.L3)
 
@@ -87,72 +85,72 @@ def episode(stage: Stage) -> Episode:
         stage.operator.wait_for_a_pass()
     stage.moves(Level.L3)
     os.kill(stage.prometheus.process.pid, signal.SIGSTOP)
-    stage.says("MetricsFresh", "False")
+    stage.has_condition("MetricsFresh", "False")
     with spell(stage, episode, "prometheus away"):
         stage.for_seconds(SPELL_SECONDS)
     os.kill(stage.prometheus.process.pid, signal.SIGCONT)
-    tide.other = 40 * MB  # so that every tier has to give all it can
+    load.other = 40 * MB  # so that every tier has to give all it can
     stage.moves(Level.L3)
     os.kill(stage.zookeeper.process.pid, signal.SIGSTOP)
-    stage.says("ClusterReachable", "False")
+    stage.has_condition("ClusterReachable", "False")
     with spell(stage, episode, "zookeeper away"):
         stage.for_seconds(1)
     os.kill(stage.zookeeper.process.pid, signal.SIGCONT)
     for level, rate in THROTTLED.items():
         stage.comes(level, rate)
-    told = lambda: stage.conditions().get("Throttling", {}).get("reason") == "QuotaExhausted"  # noqa: E731
-    wait_until(told, "the status to say that it is not enough", timeout_seconds=30)
+    exhausted = lambda: stage.conditions().get("Throttling", {}).get("reason") == "QuotaExhausted"  # noqa: E731
+    wait_until(exhausted, "the status to report that it is not enough", timeout_seconds=30)
     episode.throttled_status = stage.status()
 
     with spell(stage, episode, "stale"):
-        tide.silent |= {1, 2, 3}
-        tide.wanted, tide.other = float(MB), 0.0  # the load is gone, but nobody can see it
-        stage.says("MetricsFresh", "False")
+        load.silent |= {1, 2, 3}
+        load.wanted, load.other = float(MB), 0.0  # the load is gone, but no one can see it
+        stage.has_condition("MetricsFresh", "False")
         stage.for_seconds(SPELL_SECONDS)
     with spell(stage, episode, "partial"):
-        tide.cardless.add(2)
-        tide.silent.clear()
+        load.without_nic.add(2)
+        load.silent.clear()
         stage.for_seconds(SPELL_SECONDS)
-    with spell(stage, episode, "lying"):
-        tide.wanted, tide.other = 25.0 * MB, 40.0 * MB
-        tide.lying.add(2)
-        tide.cardless.clear()
+    with spell(stage, episode, "frozen"):
+        load.wanted, load.other = 25.0 * MB, 40.0 * MB
+        load.frozen.add(2)
+        load.without_nic.clear()
         stage.for_seconds(SPELL_SECONDS)
-        tide.lying.clear()
-        stage.says("MetricsFresh", "True")
+        load.frozen.clear()
+        stage.has_condition("MetricsFresh", "True")
     with spell(stage, episode, "hot broker killed"):
         stage.kafka.broker(2).kill()
-        tide.silent.add(2)
-        tide.leader = 1
+        load.silent.add(2)
+        load.leader = 1
         stage.kafka.wait_for_leaders(stage.namespace, {0: 1})
         stage.for_seconds(SPELL_SECONDS)
-    episode.l3 = stage.witness.values(Level.L3, since=began)
+    episode.l3 = stage.load.values(Level.L3, since=began)
     stage.kafka.broker(2).start()
-    tide.silent.clear()
+    load.silent.clear()
 
-    tide.other = 0.0
+    load.other = 0.0
     stage.limit(HIGH)
     for level in Level:
         stage.comes(level, CONTRACT)
-    episode.ends["limit raised"] = stage.witness.now()
+    episode.ends["limit raised"] = stage.load.quotas()
     stage.limit(LOW)
     stage.moves(Level.L3)
     stage.limit(HIGH)
     stage.comes(Level.L3, CONTRACT)
-    episode.ends["limit edited mid-step"] = stage.witness.now()
+    episode.ends["limit edited mid-step"] = stage.load.quotas()
     stage.limit(LOW)
     stage.moves(Level.L3)
     stage.delete_tier(Level.L3)
     stage.comes(Level.L3, None)
     stage.for_seconds(SPELL_SECONDS)
-    episode.ends["tier deleted mid-step"] = stage.witness.now()
+    episode.ends["tier deleted mid-step"] = stage.load.quotas()
     events = CoreV1Api(stage.api_client).list_namespaced_event(stage.namespace).items
     episode.events = "\n".join(f"{event.reason} {event.message}" for event in events)
-    print(json.dumps([(round(at - began, 1), {level.value: rate for level, rate in seen.items()}) for at, seen in stage.witness.changes]))
+    print([(round(write.at_seconds - began, 1), write.user, write.after) for write in stage.load.watch.writes()])
     return episode
 
 
-@pytest.mark.parametrize("name", ["operator killed", "prometheus away", "zookeeper away", "stale", "partial", "lying"])
+@pytest.mark.parametrize("name", ["operator killed", "prometheus away", "zookeeper away", "stale", "partial", "frozen"])
 def test_what_is_not_known_moves_no_quota(episode: Episode, name: str) -> None:
     assert episode.spells[name].after == episode.spells[name].before
 
@@ -170,12 +168,12 @@ def test_no_step_of_l3_is_deeper_than_its_mute_allows(episode: Episode) -> None:
 
 
 def test_l0_is_never_touched(episode: Episode) -> None:
-    stood = [quotas[Level.L0] for spell in episode.spells.values() for quotas in (spell.before, spell.after)]
-    stood += [quotas[Level.L0] for quotas in episode.ends.values()]
-    assert set(stood) == {CONTRACT}
+    in_force = [quotas[Level.L0] for spell in episode.spells.values() for quotas in (spell.before, spell.after)]
+    in_force += [quotas[Level.L0] for quotas in episode.ends.values()]
+    assert set(in_force) == {CONTRACT}
 
 
-def test_each_outage_is_told(episode: Episode) -> None:
+def test_each_outage_is_reported(episode: Episode) -> None:
     assert episode.spells["prometheus away"].conditions["MetricsFresh"]["reason"] == "PrometheusUnreachable"
     assert episode.spells["zookeeper away"].conditions["ClusterReachable"]["reason"] == "ZooKeeperUnreachable"
     assert episode.spells["stale"].conditions["MetricsFresh"]["status"] == "False"
@@ -187,7 +185,7 @@ def test_the_throttle_outlives_the_broker_that_caused_it(episode: Episode) -> No
     assert {level: spell.after[level] for level in THROTTLED} == THROTTLED
 
 
-def test_status_tells_levels_state_and_the_broker_that_caused_it(episode: Episode) -> None:
+def test_status_has_each_levels_state_and_the_broker_that_caused_it(episode: Episode) -> None:
     tiers = {entry["level"]: entry for entry in episode.throttled_status["levels"]}
     assert {entry["state"] for level, entry in tiers.items() if level != "L0"} == {"Throttled"}
     assert tiers["L0"]["state"] == "Contract"
@@ -209,6 +207,6 @@ def test_a_deleted_tier_is_given_back_and_the_others_go_on(episode: Episode) -> 
     assert ends[Level.L2] < CONTRACT
 
 
-def test_people_are_told_of_every_turn(episode: Episode) -> None:
-    for told in ("Throttled L3 is throttled", "L2 is throttled: broker 2 egress ", "L3 is at the contract again", "BrokerOverLimit "):
-        assert told in episode.events
+def test_every_turn_is_an_event(episode: Episode) -> None:
+    for text in ("Throttled L3 is throttled", "L2 is throttled: broker 2 egress ", "L3 is at the contract again", "BrokerOverLimit "):
+        assert text in episode.events

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.figure import Figure, median_of, percentile
-from bench.page import page
-from bench.records import Record, Records
+from bench.results import Figure, Record, Records, median_of, page, percentile
 from tests.goldens.golden import line_with, numbers
 
 CORES = (("decide", "2 cores"), ("cold", "64 cores"), ("rollup", "2 cores"))
@@ -29,10 +27,10 @@ def test_a_figure_is_kept_up_to_its_bound(value: float, verdict: str) -> None:
     assert (figure.kept, f"| {verdict} |" in figure.row()) == (verdict == "kept", True)
 
 
-def test_several_measurements_are_told_by_their_median_with_best_and_worst(golden: Callable[[str], None]) -> None:
-    told = median_of([Figure("cold", value, "s", 3.0) for value in (4.0, 2.0, 2.5)])
-    assert (told.value, told.kept, numbers(told.note)) == (2.5, True, {2, 4})
-    golden(told.note)
+def test_several_measurements_are_shown_as_their_median_with_best_and_worst(golden: Callable[[str], None]) -> None:
+    shown = median_of([Figure("cold", value, "s", 3.0) for value in (4.0, 2.0, 2.5)])
+    assert (shown.value, shown.kept, numbers(shown.note)) == (2.5, True, {2, 4})
+    golden(shown.note)
 
 
 def test_a_part_that_is_measured_again_replaces_its_figures_only(tmp_path: Path, golden: Callable[[str], None]) -> None:
@@ -52,8 +50,8 @@ def test_every_figure_names_its_machine_and_stands_in_its_section() -> None:
     shown = page({"Quotas": [parts["decide"], parts["cold"]], "Not measured": [], "Rollups": [parts["rollup"]]}).splitlines()
     assert "| machine | A | B |" in shown
     assert "| Processor | 2 cores | 64 cores |" in shown
-    told = [line.strip("#| ").replace(" ", "").split("|") for line in shown if line.startswith("## ") or "| 1 s |" in line]
-    assert [[words[0], words[-1]] for words in told] == [
+    sections = [line.strip("#| ").replace(" ", "").split("|") for line in shown if line.startswith("## ") or "| 1 s |" in line]
+    assert [[words[0], words[-1]] for words in sections] == [
         ["Quotas", "Quotas"],
         ["decide", "A"],
         ["cold", "B"],

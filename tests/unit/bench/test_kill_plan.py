@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from bench.kill_plan import Kind, plan
+from bench.rollup.kills import Kind, plan
 
 
 def test_the_same_seed_plans_the_same_and_another_one_something_else() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as bench
-from bench.figure import Figure
+from bench.results import Figure
 from tests.goldens.golden import line_with, numbers
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from bench.figure import Figure
-from bench.quiet import Measured, quiet
+from bench.results import Figure, Measured, quiet
 from lab.load import ProcessorTimes
 from tests.goldens.golden import numbers
 

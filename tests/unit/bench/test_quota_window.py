@@ -1,16 +1,30 @@
-"""The arithmetic on a run's rows: a tooth more or less at the edge changes no accuracy, a silence counts from where the client felt it."""
+"""The arithmetic on a run's rows: a sawtooth more or less at the edge changes no accuracy, a silence counts from when it was felt."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from bench.quota_window import tables
-from bench.quota_window_clients import CLIENTS, Client, Kind
-from bench.quota_window_figures import egress_peak, figures, longest_silence_seconds, peak, share_percent, silence_seconds
-from bench.quota_window_picture import window_picture
-from bench.quota_window_rows import QUOTA_SHARE, Phase, Second, read_rows, write_rows
-from bench.quota_window_run import mute_seconds, phases
+from bench.quota_window import (
+    CLIENTS,
+    QUOTA_SHARE,
+    Client,
+    Kind,
+    Phase,
+    Second,
+    egress_peak,
+    figures,
+    longest_silence_seconds,
+    mute_seconds,
+    peak,
+    phases,
+    read_rows,
+    share_percent,
+    silence_seconds,
+    tables,
+    window_picture,
+    write_rows,
+)
 from tests.goldens.golden import numbers
 
 MB = 1_000_000
@@ -27,9 +41,9 @@ def rows(moved: Callable[[int], int], parts: Iterable[tuple[Phase, int]] = ((Pha
 
 
 @pytest.mark.parametrize("begun", range(12))
-def test_accuracy_does_not_depend_on_where_in_a_tooth_the_minute_begins(begun: int) -> None:
-    teeth = rows(lambda second: 60 * MB if (second + begun) % 12 == 0 else 0)
-    assert share_percent(teeth, CONSUMER) == pytest.approx(100, abs=0.01)
+def test_accuracy_does_not_depend_on_where_in_a_sawtooth_the_minute_begins(begun: int) -> None:
+    sawteeth = rows(lambda second: 60 * MB if (second + begun) % 12 == 0 else 0)
+    assert share_percent(sawteeth, CONSUMER) == pytest.approx(100, abs=0.01)
 
 
 def test_the_nic_is_judged_by_its_highest_second() -> None:
@@ -68,7 +82,7 @@ def test_a_file_of_rows_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "new" / "rows.csv") == written
 
 
-def test_a_run_is_told_in_figures_tables_and_a_picture(golden: Callable[[str], None]) -> None:
+def test_a_run_is_shown_in_figures_tables_and_a_picture(golden: Callable[[str], None]) -> None:
     played = rows(lambda second: 60 * MB if second % 12 == 0 else 0, phases(11))
     accuracy, mutes = tables({11: played}).split("\n\n")
     assert numbers(accuracy) >= {5, 100, 12.0}

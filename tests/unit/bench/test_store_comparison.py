@@ -1,11 +1,11 @@
-"""Whether a disturbed rollup is right is told by every row: a comparison that overlooks one would let a hundred kills pass."""
+"""Whether a disturbed rollup is right is seen in every row: a comparison that overlooks one would let a hundred kills pass."""
 
 from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
-from bench.store_comparison import Rows, differences
+from bench.rollup.kills import Rows, differences
 
 WINDOW = ("usage_1h", "2026-01-01T00")
 ROWS = pa.table({"user": ["alice", "bob"], "bytes": [5, 7], "coverage": [0.3, 1.0]})
@@ -40,7 +40,7 @@ def test_a_window_may_be_missing_only_while_the_run_was_cut_short(golden: Callab
     golden(said)
 
 
-def test_a_window_that_nobody_expects_is_wrong(golden: Callable[[str], None]) -> None:
+def test_a_window_that_is_not_expected_is_wrong(golden: Callable[[str], None]) -> None:
     (said,) = differences({}, {WINDOW: ROWS}, whole=False)
     assert " ".join(WINDOW) in said
     golden(said)

@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from demo.marks import Mark, MarkKind
 from demo.outcome import Outcome, PhaseResult, Reaction
-from demo.rates import ByteSeries, Sample
-from demo.scale import FULL, Scale, Windows
-from demo.script import HEALTHY_LEADERS, ORPHAN, VICTIM, Phase, Step, played_phases, quota_of
+from demo.script import FULL, HEALTHY_LEADERS, ORPHAN, VICTIM, Phase, Scale, Step, Windows, played_phases, quota_of
+from demo.words import Mark, MarkKind
 from lab.load import ProcessorShare
+from lab.rates import ByteSeries, Sample
 
 START = 1_700_000_000.0
 STEPS_SECONDS = 10

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from demo.beside import Beside
+from demo.parts import Beside
 
 
 class Part:

@@ -1,4 +1,4 @@
-"""What `python -m demo` tells its caller: only a run that kept every bound is a success."""
+"""What `python -m demo` returns to its caller: only a run that kept every bound is a success."""
 
 import json
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def test_what_an_earlier_run_left_is_not_taken_for_this_ones(monkeypatch: pytest
         assert list(program.OUTPUT.iterdir()) == []
         raise LabError("nothing is started here")
 
-    monkeypatch.setattr(program, "estate", never)
+    monkeypatch.setattr(program, "running_parts", never)
     assert program.main() == 1
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from demo.interruption import Interruption
+from demo.words import Interruption
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -45,9 +45,9 @@ def test_a_second_signal_does_not_disturb_the_taking_away() -> None:
 
 def interrupted(interruption: Interruption, history: list[str]) -> None:
     """Ctrl-C inside two parts that both tell."""
-    with interruption.told():
+    with interruption.reported():
         try:
-            with interruption.told():
+            with interruption.reported():
                 os.kill(os.getpid(), signal.SIGINT)
         finally:
             history.append("closed")
@@ -65,6 +65,6 @@ def test_it_is_said_once_and_before_anything_is_closed() -> None:
 def test_what_fails_otherwise_is_not_called_an_interruption() -> None:
     said: list[str] = []
     interruption = Interruption(said.append)
-    with pytest.raises(OSError, match="no broker"), interruption.told():
+    with pytest.raises(OSError, match="no broker"), interruption.reported():
         raise OSError("no broker")
     assert said == []

@@ -6,10 +6,9 @@ import pytest
 from rich.console import Console
 
 from demo.board import Board
-from demo.live_view import draw, sparkline
-from demo.marks import MarkKind
-from demo.scale import FULL
-from demo.script import FIXED_KILLED
+from demo.script import FIXED_KILLED, FULL, USER
+from demo.views import failover_view, sparkline
+from demo.words import MarkKind
 
 from .conftest import CONTRACT, PlayedRun
 
@@ -23,21 +22,21 @@ def frame(board: Board, *, width: int, height: int) -> list[str]:
     """The lines of one frame on a terminal of that size."""
     console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(draw(board.snapshot(), console, contract=CONTRACT, now_seconds=0.0))
+        console.print(failover_view(CONTRACT).draw(board.snapshot(), console, now_seconds=0.0))
     return captured.get().splitlines()
 
 
 @pytest.fixture
 def board(played: PlayedRun) -> Board:
     """Late in a run: every phase measured, more events than fit, all of them long."""
-    board = Board(on_mark=lambda _: None, on_rates=lambda _: None)
+    board = Board()
     for result in played(FULL).results:
-        board.show_result(result)
-    board.show_activity(FIXED_KILLED, "measuring", ends_at_seconds=10.0)
-    board.show_quota(12_500_000)
+        board.show_result(f"measured  {result.phase.title}: {result.total / 1e6:.1f} MB/s in total")
+    board.show_activity(FIXED_KILLED.title, "measuring", ends_at_seconds=10.0)
+    board.show_quota(USER, 12_500_000)
     board.show_leaders(FIXED_KILLED.leaders)
     board.show_brokers(frozenset({1, 2}))
-    board.show_rates(dict.fromkeys(range(3), (10e6,) * 48))
+    board.show_rates(dict.fromkeys(("p0", "p1", "p2"), (10e6,) * 48))
     for second in range(20):
         board.mark(float(second), MarkKind.EVENT, "LeadersMoved (BusinessTier/accounting): " + "a long message " * 20)
     return board
@@ -59,7 +58,7 @@ def test_nothing_that_counts_is_cut(width: int, board: Board) -> None:
 
 
 def test_before_the_first_rate_every_partition_is_there_with_none() -> None:
-    empty = Board(on_mark=lambda _: None, on_rates=lambda _: None)
+    empty = Board()
     text = "\n".join(frame(empty, width=80, height=24))
     assert text.count("0.0 MB/s") == 4
 

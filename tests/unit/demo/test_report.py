@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from demo.marks import Mark, MarkKind
 from demo.report import report_html
-from demo.scale import QUICK
+from demo.script import QUICK
+from demo.words import Mark, MarkKind
 
 from .conftest import PlayedRun
 

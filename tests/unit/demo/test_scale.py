@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from demo.scale import FULL_CONTRACT, SMALL_CONTRACT, scale_for
+from demo.script import FULL_CONTRACT, SMALL_CONTRACT, scale_for
 from tests.goldens.golden import numbers
 
 
@@ -13,7 +13,7 @@ def test_a_weak_machine_plays_three_megabytes_per_partition(carried: float, cont
     assert scale_for(carried, tried_bytes_per_second=90e6, cores=2).contract_bytes_per_second == contract
 
 
-def test_the_reason_tells_what_the_machine_carried_and_what_was_needed(golden: Callable[[str], None]) -> None:
+def test_the_reason_names_what_the_machine_carried_and_what_was_needed(golden: Callable[[str], None]) -> None:
     reason = scale_for(41.4e6, tried_bytes_per_second=90e6, cores=2).reason
     assert numbers(reason) >= {41, 90, 50, 3}
     golden(reason)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo.verdict import exact_check, rate_check, rate_checks, reaction_check
+from demo.words import exact_check, rate_check, rate_checks, reaction_check
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from image.archive import ImageConfig, architecture, write_archive, write_layer
+from lab.image_archive import ImageConfig, architecture, write_archive, write_layer
 
 
 def tree(place: Path, *, backwards: bool = False) -> Path:

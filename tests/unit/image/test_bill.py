@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from image.bill import debian_component, jar_component, python_component, write_bill
-from image.jars import Jar
-from image.layers import Layer
-from image.product import BuiltImage
+from image.bill import Jar, debian_component, jar_component, python_component, write_bill
+from image.layers import BuiltImage, Layer
 
 CONTROL = "Package: libc6\nSource: glibc (2.36-9)\nVersion: 1:2.36-9+deb12u1\nArchitecture: amd64\nDescription: C library\n more of it\n"
 METADATA = "Name: Typing_Extensions\nVersion: 4.16.0\nSummary: Backports\nLicense-Expression: PSF-2.0\n\nNot a header\n"
@@ -50,7 +48,7 @@ def test_a_python_package_is_named_as_the_index_names_it() -> None:
 
 
 @pytest.mark.parametrize(("group", "purl"), [("org.example", "pkg:maven/org.example/a@1.0"), ("", None)])
-def test_a_jar_has_its_hashes_and_its_coordinates_where_it_tells_them(group: str, purl: str | None) -> None:
+def test_a_jar_has_its_hashes_and_its_coordinates_where_it_names_them(group: str, purl: str | None) -> None:
     component = jar_component(Jar(group, "a", "1.0", "11" * 20, "22" * 32))
     assert (str(component.purl) if component.purl else None) == purl
     assert {one.content for one in component.hashes} == {"11" * 20, "22" * 32}
@@ -65,10 +63,10 @@ def test_a_jar_has_its_hashes_and_its_coordinates_where_it_tells_them(group: str
         ("Classifier: Framework :: AsyncIO\n", None),
     ],
 )
-def test_a_licence_is_told_where_it_is_declared_in_few_words(headers: str, licence: str | None) -> None:
+def test_a_licence_is_named_where_it_is_declared_in_few_words(headers: str, licence: str | None) -> None:
     component = python_component(message_from_string(f"Name: a\nVersion: 1\n{headers}"))
-    told = [getattr(found, "value", None) or found.id or found.name for found in component.licenses]
-    assert told == ([licence] if licence else [])
+    named = [getattr(found, "value", None) or found.id or found.name for found in component.licenses]
+    assert named == ([licence] if licence else [])
 
 
 def test_the_bill_names_every_package_and_nothing_else_and_is_the_same_each_time(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from image import cuts, spark_packages
+from image import cuts, java
 from image.cuts import Cut, Saving
 
 
@@ -49,7 +49,5 @@ def test_a_link_goes_and_what_it_points_to_stays(tree: Path) -> None:
 
 @pytest.mark.parametrize("name", ["copyright", "LICENSE", "METADATA", "RECORD", "status.d", "common-licenses"])
 def test_no_cut_names_what_people_and_scanners_need(name: str) -> None:
-    globs = [
-        glob for cut in (*cuts.DEBIAN, *cuts.PACKAGES, *cuts.OWN, *spark_packages.JARS, *spark_packages.PACKAGES) for glob in cut.globs
-    ]
+    globs = [glob for cut in (*cuts.DEBIAN, *cuts.PACKAGES, *cuts.OWN, *java.JARS, *java.PACKAGES) for glob in cut.globs]
     assert not [glob for glob in globs if name in glob]

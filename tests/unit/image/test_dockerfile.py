@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from image import OPERATOR, ROLLUP, Edition, product, rootfs, wheels
+from image import OPERATOR, ROLLUP, Edition, layers, packages, rootfs
 from image.__main__ import main
-from image.layers import Layer
-from image.product import BuiltImage
+from image.layers import BuiltImage, Layer, reproducible_digest
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "image" / "Dockerfile").read_text()
@@ -26,7 +25,7 @@ def instructions(stage: str, name: str) -> list[str]:
 
 @EDITIONS
 def test_it_runs_the_same_command_as_the_same_user(stage: str, edition: Edition) -> None:
-    config = product.config(edition=edition)
+    config = layers.config(edition=edition)
     assert tuple(json.loads(instructions(stage, "ENTRYPOINT")[0])) == config.entrypoint
     assert instructions(stage, "USER") == [config.user]
 
@@ -34,13 +33,13 @@ def test_it_runs_the_same_command_as_the_same_user(stage: str, edition: Edition)
 @EDITIONS
 def test_it_has_the_same_labels(stage: str, edition: Edition) -> None:
     labels = dict(re.findall(r'(org\.opencontainers\.[\w.]+)="?([^"\n\\]*?)"?(?: \\)?$', STAGES[stage], flags=re.MULTILINE))
-    assert labels == product.config(revision="${REVISION}", edition=edition).labels
+    assert labels == layers.config(revision="${REVISION}", edition=edition).labels
 
 
 @EDITIONS
-def test_it_tells_the_revision_and_where_things_are_as_the_other_does(stage: str, edition: Edition) -> None:
-    told = dict(word.split("=", 1) for word in instructions(stage, "ENV"))
-    assert told == product.config(revision="${REVISION}", edition=edition).environment
+def test_it_has_the_revision_and_where_things_are_as_the_other_does(stage: str, edition: Edition) -> None:
+    environment = dict(word.split("=", 1) for word in instructions(stage, "ENV"))
+    assert environment == layers.config(revision="${REVISION}", edition=edition).environment
 
 
 def test_it_runs_the_same_script() -> None:
@@ -60,8 +59,8 @@ def test_without_a_target_it_is_the_operator_s() -> None:
     assert list(STAGES)[-1] == "operator"
 
 
-def test_without_a_revision_none_is_told() -> None:
-    config = product.config()
+def test_without_a_revision_there_is_none() -> None:
+    config = layers.config()
     assert not config.environment
     assert "org.opencontainers.image.revision" not in config.labels
 
@@ -75,7 +74,7 @@ def test_what_the_build_reads_is_sent_to_the_engine(name: str) -> None:
 def test_the_chart_installs_the_version_that_is_built() -> None:
     chart = yaml.safe_load((ROOT / "charts/tidegate/Chart.yaml").read_text())
     values = yaml.safe_load((ROOT / "charts/tidegate/values.yaml").read_text())
-    assert chart["appVersion"] == wheels.version()
+    assert chart["appVersion"] == packages.version()
     assert (values["image"]["repository"], values["image"]["tag"]) == (OPERATOR.repository, "")
 
 
@@ -88,7 +87,7 @@ def test_what_lies_in_a_directory_is_never_mixed_with_an_image(tmp_path: Path, c
 def test_what_java_dumps_has_no_say_in_the_digest_that_two_builds_are_compared_by(tmp_path: Path) -> None:
     def digest(edition: Edition, *, classes: str, own: str) -> str:
         layers = [Layer("classes", tmp_path, classes, 0, 0, ()), Layer("own", tmp_path, own, 0, 0, ())]
-        return product.reproducible_digest(BuiltImage(tmp_path, "a:1", f"sha256:{classes}{own}", layers, edition))
+        return reproducible_digest(BuiltImage(tmp_path, "a:1", f"sha256:{classes}{own}", layers, edition))
 
     assert digest(ROLLUP, classes="1", own="1") == digest(ROLLUP, classes="2", own="1") != digest(ROLLUP, classes="1", own="2")
     assert digest(OPERATOR, classes="1", own="1") == "sha256:11"

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from image.jars import jar
+from image.bill import jar
 
 
 def packed(*names: str) -> bytes:
@@ -51,5 +51,5 @@ def test_its_hashes_are_those_of_the_file() -> None:
         ([], ""),
     ],
 )
-def test_its_group_is_told_only_where_it_is_sure(names: list[str], group: str) -> None:
+def test_its_group_is_named_only_where_it_is_sure(names: list[str], group: str) -> None:
     assert jar("guava-1.jar", packed(*names)).group == group

@@ -8,8 +8,7 @@ from pathlib import Path
 import kubernetes
 import pytest
 
-from image.cuts import Saving
-from image.kubernetes_client import SPOKEN_APIS, take_out_the_rest
+from image.cuts import SPOKEN_APIS, Saving, take_out_the_rest
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,7 +4,7 @@ import base64
 import hashlib
 from pathlib import Path
 
-from image import package_record
+from image import build_tools
 
 
 def test_files_that_are_gone_go_and_changed_ones_have_their_new_hash(tmp_path: Path) -> None:
@@ -12,7 +12,7 @@ def test_files_that_are_gone_go_and_changed_ones_have_their_new_hash(tmp_path: P
     record.parent.mkdir()
     record.write_text("thing.so,sha256=old,999\nthing-1.dist-info/RECORD,,\n../../bin/thing,sha256=old,1\nthing.pyi,sha256=old,1\n")
     (tmp_path / "thing.so").write_bytes(b"stripped")
-    package_record.correct(tmp_path)
+    build_tools.correct(tmp_path)
     digest = base64.urlsafe_b64encode(hashlib.sha256(b"stripped").digest()).rstrip(b"=").decode()
     assert record.read_text() == f"thing.so,sha256={digest},8\nthing-1.dist-info/RECORD,,\n"
 
@@ -22,5 +22,5 @@ def test_a_name_with_a_comma_stays_one_name(tmp_path: Path) -> None:
     record.parent.mkdir()
     record.write_text('"a,b.py",sha256=old,1\n')
     (tmp_path / "a,b.py").touch()
-    package_record.correct(tmp_path)
+    build_tools.correct(tmp_path)
     assert record.read_text().startswith('"a,b.py",sha256=')

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from image.__main__ import savings_list, size_table
 from image.cuts import Saving
 from image.layers import Layer
-from image.sizes import savings_list, size_table
 
 LAYERS = [
     Layer("base", Path("a"), "aa", 30_000_000, 10_000_000, (Saving("manuals", files=3, saved_bytes=1_000_000),)),

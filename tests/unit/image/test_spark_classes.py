@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from image.spark_classes import in_order, recording_command
+from image.java import in_order, recording_command
 from image.spark_start import ARCHIVE_OPTIONS, SPARK_HOME
 
 

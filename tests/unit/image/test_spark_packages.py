@@ -1,4 +1,4 @@
-"""What the rollup image leaves out is there to be left out, and what only rollups need is told apart from what the operator has."""
+"""What the rollup image leaves out is there to be left out, and what only rollups need is kept apart from what the operator has."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from image import spark_packages, wheels
+from image import java, packages
 
 JARS = Path(pyspark.__file__).parent / "jars"
-GLOBS = [Path(glob).name for cut in spark_packages.JARS for glob in cut.globs if glob.endswith(".jar")]
+GLOBS = [Path(glob).name for cut in java.JARS for glob in cut.globs if glob.endswith(".jar")]
 
 
 @pytest.mark.parametrize("glob", GLOBS)
@@ -28,5 +28,5 @@ def test_what_the_operator_has_already_is_not_installed_again(monkeypatch: pytes
     common = "click==8.3 \\\n    --hash=sha256:aa\nsix==1.17 \\\n    --hash=sha256:bb\n"
     further = "numpy==2.4 ; python_full_version < '3.12' \\\n    --hash=sha256:cc \\\n    --hash=sha256:dd\n"
     locked = {"": common, "rollup": common.replace("six==", f"{further}six==")}
-    monkeypatch.setattr(wheels, "locked_requirements", lambda extra="": locked[extra])
-    assert wheels.rollup_requirements() == further
+    monkeypatch.setattr(packages, "locked_requirements", lambda extra="": locked[extra])
+    assert packages.rollup_requirements() == further

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from image import spark_start, wheels
+from image import packages, spark_start
 from image.spark_start import ARCHIVE_OPTIONS, LEFT_OUT_MODULE, MODULE_OPTIONS, SPARK_HOME, driver_command, executor_command
 
 TOLD = {
@@ -62,14 +62,14 @@ def test_a_driver_has_the_heap_that_it_was_given(root: str, settings: list[str],
     assert memory in driver_command([*settings, "pyspark-shell"], root)
 
 
-def test_a_driver_hands_all_that_it_was_told_to_spark(root: str) -> None:
-    told = ["--conf", "spark.driver.extraJavaOptions=-Da='b c' -XX:+UseParallelGC", "--conf", "spark.app.name=x=y", "pyspark-shell"]
-    command = driver_command(told, root)
-    assert command[-len(told) - 1 :] == ["org.apache.spark.deploy.SparkSubmit", *told]
+def test_a_driver_hands_all_its_arguments_to_spark(root: str) -> None:
+    arguments = ["--conf", "spark.driver.extraJavaOptions=-Da='b c' -XX:+UseParallelGC", "--conf", "spark.app.name=x=y", "pyspark-shell"]
+    command = driver_command(arguments, root)
+    assert command[-len(arguments) - 1 :] == ["org.apache.spark.deploy.SparkSubmit", *arguments]
     assert command[command.index("-Da=b c") :][:2] == ["-Da=b c", "-XX:+UseParallelGC"]
 
 
-def test_an_executor_is_told_what_spark_told_its_pod(root: str) -> None:
+def test_an_executor_gets_what_spark_gave_its_pod(root: str) -> None:
     command = executor_command(TOLD, root)
     words = command[command.index(spark_start.EXECUTOR) + 1 :]
     assert dict(zip(words[::2], words[1::2], strict=True)) == {
@@ -90,7 +90,7 @@ def test_an_executor_s_options_stay_in_their_order_beyond_the_tenth(root: str) -
     assert [word for word in command if word.startswith("-Dn=")] == ["-Dn=0", "-Dn=2", "-Dn=10"]
 
 
-def test_the_module_of_machine_learning_is_asked_for_by_nobody(root: str) -> None:
+def test_the_module_of_machine_learning_is_not_asked_for(root: str) -> None:
     assert LEFT_OUT_MODULE not in executor_command({**TOLD, "SPARK_JAVA_OPT_0": LEFT_OUT_MODULE}, root)
     assert LEFT_OUT_MODULE not in MODULE_OPTIONS
 
@@ -109,7 +109,7 @@ def test_java_is_opened_as_far_as_spark_s_own_launcher_opens_it() -> None:
 
 
 def test_spark_lies_where_packages_are_installed() -> None:
-    assert f"{wheels.SITE}/pyspark" == SPARK_HOME
+    assert f"{packages.SITE}/pyspark" == SPARK_HOME
 
 
 def test_spark_s_scratch_is_taken_away_and_what_links_in_it_lead_to_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from demo.tide.outcome import TideOutcome
-from demo.tide.script import BUSINESSES
-from demo.usage.commands import Done
-from demo.usage.held_back import held_back_by_quotas
-from demo.usage.outcome import UsageOutcome
-from demo.usage.stored import StoredUsage, TierEpisodes, UserUsage
-from demo.usage.witnesses import Witnesses
+from demo.episode import ThrottlingOutcome
+from demo.script import BUSINESSES
+from demo.usage_outcome import Done, StoredUsage, TierEpisodes, UsageOutcome, UserUsage, Witnesses, held_back_by_quotas
 
-from ..tide.conftest import BEGAN, PlayedTide, played_episode, played_tide  # noqa: F401  (fixtures)
+from ..throttling.conftest import BEGAN, PlayedThrottling, played_episode, played_throttling  # noqa: F401  (fixtures)
 
 END_MS = 300_000 * (int(BEGAN) // 300 + 1)
 TIERS = {"checkout": "sales", "orders": "logistics", "search": "discovery", "reports": "analytics"}
@@ -21,7 +17,7 @@ RolledUp = Callable[..., UsageOutcome]
 
 
 @pytest.fixture(scope="session")
-def rolled_up(played_tide: PlayedTide) -> RolledUp:  # noqa: F811
+def rolled_up(played_throttling: PlayedThrottling) -> RolledUp:  # noqa: F811
     """`moved` and `held` are user -> of what it should be, `miscounted` bytes that the tables have too many, `code` the report's."""
 
     def usage(
@@ -31,7 +27,7 @@ def rolled_up(played_tide: PlayedTide) -> RolledUp:  # noqa: F811
         last = Done("tidegate report --out <here>", code, 3.0, ("error: nothing is published",) if code else ("The report is there",))
         if code != 0:
             return UsageOutcome((*done, last))
-        seen = _seen(played_tide())
+        seen = _seen(played_throttling())
         users = (*(_user(one.user, one.level, seen, moved or {}, held or {}) for one in BUSINESSES), _written("alice", "accounting"))
         stored = StoredUsage(
             END_MS, {way: count + miscounted for way, count in seen.counted.items()}, (*users, _written("", "")), (_below("analytics"),)
@@ -41,9 +37,9 @@ def rolled_up(played_tide: PlayedTide) -> RolledUp:  # noqa: F811
     return usage
 
 
-def _seen(tide: TideOutcome) -> Witnesses:
-    arrived = {one.user: tide.gate.arrived[one.level].delivered_until(END_MS / 1000) for one in BUSINESSES}
-    held = {one.level: held_back_by_quotas(tide.gate, one.level) for one in BUSINESSES}
+def _seen(throttling: ThrottlingOutcome) -> Witnesses:
+    arrived = {one.user: throttling.tidegate.moved_by(one.level).delivered_until(END_MS / 1000) for one in BUSINESSES}
+    held = {one.level: held_back_by_quotas(throttling.tidegate, one.level) for one in BUSINESSES}
     return Witnesses({(2, "fetch"): round(1.016 * sum(arrived.values())), (2, "produce"): FILLED}, arrived, held)
 
 

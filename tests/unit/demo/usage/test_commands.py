@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from demo.usage import commands as module
-from demo.usage.commands import UsageCommands, carry_out, words_of
+from demo import usage_outcome as module
+from demo.usage_outcome import UsageCommands, carry_out, words_of
 from tidegate.cli import app
 
 START, END = 1_795_356_000 + 50, 1_795_356_600.0  # 14:00:50Z, 14:10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo.usage.counters import Reading, counted_by_brokers, grown_until
+from demo.usage_outcome import Reading, counted_by_brokers, grown_until
 from lab.prometheus import PrometheusLab
 
 READINGS: list[Reading] = [(1000, 100), (2000, 130), (3000, 170), (4000, 171)]
@@ -21,7 +21,7 @@ def test_a_counter_that_fell_began_anew() -> None:
 
 
 @pytest.mark.parametrize("readings", [[], [(1000, 7)]])
-def test_one_reading_tells_nothing(readings: list[Reading]) -> None:
+def test_one_reading_shows_nothing(readings: list[Reading]) -> None:
     assert grown_until(readings, 5000) == 0
 
 

@@ -2,18 +2,18 @@
 
 import pytest
 
-from demo.tide.script import business_of
-from demo.usage.held_back import held_back_by_quotas
+from demo.usage_outcome import held_back_by_quotas
 
-from ..tide.conftest import FIRST_WRITE, LADDER, RAISED, PlayedEpisode
+from ..throttling.conftest import FIRST_WRITE, LADDER, RAISED, PlayedEpisode
 
 
 @pytest.mark.parametrize(("level", "back_after"), [("L3", 5), ("L2", 5), ("L1", 20)])
 def test_it_is_what_the_quotas_were_below_the_rate_before_them(level: str, back_after: int, played_episode: PlayedEpisode) -> None:
-    wanted, rungs = business_of(level).wanted, LADDER[level]
+    rungs = LADDER[level]
     ends = [*(after for after, _ in rungs[1:]), RAISED + back_after - FIRST_WRITE]
-    expected = sum((wanted - quota) * (end - begin) for (begin, quota), end in zip(rungs, ends, strict=True))
     episode = played_episode(back_after_seconds=back_after)
+    wanted = episode.business_of(level).demand
+    expected = sum((wanted - quota) * (end - begin) for (begin, quota), end in zip(rungs, ends, strict=True))
     assert held_back_by_quotas(episode, level) == pytest.approx(expected)
 
 

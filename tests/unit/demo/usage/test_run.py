@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import demo.usage.run as module
-from demo.usage.commands import Done
-from demo.usage.outcome import UsageOutcome
+import demo.usage_run as module
+from demo.usage_outcome import Done, UsageOutcome
 from tests.goldens.golden import numbers
 
-from ..tide.conftest import ENDED, PlayedTide
+from ..throttling.conftest import ENDED, PlayedThrottling
 
 OVER = 300 * (int(ENDED) // 300 + 1)
 
@@ -41,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def ended(
-    monkeypatch: pytest.MonkeyPatch, played_tide: PlayedTide, tmp_path: Path, *, codes: Sequence[int]
+    monkeypatch: pytest.MonkeyPatch, played_throttling: PlayedThrottling, tmp_path: Path, *, codes: Sequence[int]
 ) -> tuple[UsageOutcome, list[str], str]:
     run: list[str] = []
 
@@ -51,24 +50,24 @@ def ended(
 
     stored = SimpleNamespace(end_ms=OVER * 1000)
     monkeypatch.setattr(module, "carry_out", carry_out)
-    monkeypatch.setattr("demo.usage.tables.stored_usage", lambda folder: stored)
+    monkeypatch.setattr("demo.usage_run.stored_usage", lambda folder: stored)
     monkeypatch.setattr(module, "witnesses", lambda *_, until_ms, longest_seconds: (until_ms, longest_seconds))
     parts: Any = SimpleNamespace(
         prometheus=SimpleNamespace(ready=lambda: SimpleNamespace(url="http://127.0.0.1:9090")),
         kafka=SimpleNamespace(network=None, run=SimpleNamespace(path=tmp_path)),
     )
-    interruption: Any = SimpleNamespace(told=lambda: Console().status(""))
+    interruption: Any = SimpleNamespace(reported=lambda: Console().status(""))
     out = io.StringIO()
     usage = module.run_usage(
-        Console(file=out, width=200), parts, played_tide(), began_seconds=ENDED - 500, output=tmp_path, interruption=interruption
+        Console(file=out, width=200), parts, played_throttling(), began_seconds=ENDED - 500, output=tmp_path, interruption=interruption
     )
     return usage, run, out.getvalue()
 
 
 def test_all_three_run_after_the_last_window_is_over(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, played_tide: PlayedTide, tmp_path: Path
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, played_throttling: PlayedThrottling, tmp_path: Path
 ) -> None:
-    usage, run, said = ended(monkeypatch, played_tide, tmp_path, codes=[0, 0, 0])
+    usage, run, said = ended(monkeypatch, played_throttling, tmp_path, codes=[0, 0, 0])
     assert run == ["rollup run", "rollup verify", "report --store"]
     assert OVER < clock.now < OVER + 10
     assert usage.failed is None
@@ -78,9 +77,9 @@ def test_all_three_run_after_the_last_window_is_over(
 
 
 def test_what_comes_after_a_command_that_failed_is_not_run(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, played_tide: PlayedTide, tmp_path: Path
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, played_throttling: PlayedThrottling, tmp_path: Path
 ) -> None:
-    usage, run, said = ended(monkeypatch, played_tide, tmp_path, codes=[0, 1])
+    usage, run, said = ended(monkeypatch, played_throttling, tmp_path, codes=[0, 1])
     assert run == ["rollup run", "rollup verify"]
     assert usage.failed == usage.commands[1]
     assert (usage.stored, usage.witnesses) == (None, None)
@@ -89,8 +88,8 @@ def test_what_comes_after_a_command_that_failed_is_not_run(
 
 @pytest.mark.parametrize(("later", "waited"), [(400.0, 0.0), (301.0, 3.0)])
 def test_a_window_that_is_over_already_is_waited_for_only_until_its_end_was_scraped(
-    later: float, waited: float, clock: Clock, monkeypatch: pytest.MonkeyPatch, played_tide: PlayedTide, tmp_path: Path
+    later: float, waited: float, clock: Clock, monkeypatch: pytest.MonkeyPatch, played_throttling: PlayedThrottling, tmp_path: Path
 ) -> None:
     clock.now = OVER + later
-    ended(monkeypatch, played_tide, tmp_path, codes=[0, 0, 0])
+    ended(monkeypatch, played_throttling, tmp_path, codes=[0, 0, 0])
     assert clock.now == OVER + later + waited

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bench.rollup_truth import MadeDirection, made_direction
+from bench.rollup.synthetic import MadeDirection, made_direction
 from tests.unit.rollup.fold.estate import windows
 from tidegate.rollup.fold.broker import DirectionFold, DirectionTerms, fold_direction
 

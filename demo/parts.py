@@ -1,0 +1,252 @@
+"""The parts that the experiments run on, started part by part with its progress shown, and taken away again at any end.
+
+ZooKeeper, three brokers, Prometheus and the Kubernetes API come from the lab; the operator is a process of its own, started as a user
+would start it. Kubernetes and the operator start beside Kafka. As root, every broker gets a network namespace; without root all are on
+loopback.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+import yaml
+
+from demo.script import REPLICAS, TOPIC, USER, USERS
+from demo.words import Interruption
+from lab import process
+from lab.doctor import refuse_missing
+from lab.java import start_java
+from lab.kafka import KafkaLab
+from lab.kubernetes.api import KubeApi
+from lab.kubernetes.tools import kube_binary
+from lab.network import free_port
+from lab.packages import kafka_jars
+from lab.process import Process
+from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
+
+# A part that starts in a thread of its own while the caller starts others, and ends with the
+# caller's context. It knows no parts.
+
+
+T = TypeVar("T")
+
+
+class Beside(Generic[T]):
+    """A context manager around another: entering it returns at once, `ready` waits until the other is open.
+
+    Leaving it first waits until the other is open or has failed, because something half open cannot be closed.
+    """
+
+    def __init__(self, part: AbstractContextManager[T]) -> None:
+        self._part = part
+        self._stack = ExitStack()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside")
+        self._opened: Future[T] = Future()
+
+    def __enter__(self) -> Self:
+        self._opened = self._thread.submit(self._stack.enter_context, self._part)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(wait=True)
+        self._stack.close()
+
+    def ready(self) -> T:
+        """What the part gave when it was open; raises what its opening raised."""
+        return self._opened.result()
+
+
+# What the user declares in the demo: the files of `examples/`, with this run's addresses and
+# contract filled in.
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+# What experiment 1 needs of them; the others show what else can be declared.
+_FILES = ("00-namespace.yaml", "00-policy.yaml", "10-tiers.yaml")
+POLICY = "demo"
+NAMESPACE = "streaming"
+
+
+def declared_resources(kafka: KafkaLab, contract_bytes_per_second: int) -> str:
+    """The examples as YAML documents for `kubectl apply -f -`; only addresses and alice's contract differ from the files."""
+    documents = [document for name in _FILES for document in _documents(EXAMPLES / name)]
+    for document in documents:
+        if document["kind"] == "BrokerBandwidthPolicy":
+            document["spec"]["kafka"]["bootstrapServers"] = kafka.bootstrap_servers
+            document["spec"]["kafka"]["zookeeper"]["connect"] = kafka.zookeeper_connect
+        if document["kind"] == "BusinessTier":
+            _fill_in_contract(document, contract_bytes_per_second)
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    return (document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document)
+
+
+def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> None:
+    for member in tier["spec"]["members"]:
+        if member.get("user") == USER:
+            member["contract"]["perPartition"]["produce"] = str(contract_bytes_per_second)
+
+
+# What a Kafka administrator does by hand in this experiment: the topic, the fixed quota, and the
+# leader's way home.
+
+
+_TOOL_TIMEOUT_SECONDS = 60.0
+# Little is kept, so that a broker that comes back has little to catch up with.
+_TOPIC_CONFIG = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20)}
+
+
+def create_topic(kafka: KafkaLab, assignment: tuple[tuple[int, ...], ...]) -> None:
+    """The experiment's topic with these replicas per partition, the preferred leader first."""
+    kafka.create_topic(TOPIC, assignment, config=_TOPIC_CONFIG)
+
+
+def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: int) -> None:
+    """Kafka's own quota for the user (`key` as Kafka names it), with Kafka's own command (kafka-configs)."""
+    entity = ("--entity-type", "users", "--entity-name", user)
+    with start_java(
+        "kafka-configs",
+        "kafka.admin.ConfigCommand",
+        arguments=["--bootstrap-server", kafka.bootstrap_servers, "--alter", *entity, "--add-config", f"{key}={bytes_per_second}"],
+        options=["-Xmx128m"],
+        jars=kafka_jars(),
+        directory=kafka.run.path / "kafka-configs",
+        namespace=kafka.client_namespace.name if kafka.client_namespace else None,
+    ) as tool:
+        tool.expect_success(_TOOL_TIMEOUT_SECONDS)
+
+
+def revive(kafka: KafkaLab, broker: int) -> None:
+    """Start a killed broker, and give every partition back to the broker that should lead it as soon as that one has caught up."""
+    kafka.broker(broker).start()
+    kafka.restore_preferred_leaders(TOPIC)
+
+
+# What the user declares in experiments 2 and 3: `throttling.yaml` with this run's addresses and
+# source of the load filled in.
+
+
+RESOURCES = Path(__file__).parent / "throttling.yaml"
+
+
+def throttling_resources(kafka: KafkaLab, prometheus: PrometheusLab) -> str:
+    """The file as YAML documents for `kubectl apply -f -`."""
+    documents = [document for document in yaml.safe_load_all(RESOURCES.read_text(encoding="utf-8")) if document]
+    for document in documents:
+        if document["kind"] == "BrokerBandwidthPolicy":
+            _fill_in(document["spec"], kafka, prometheus)
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def limit_patch(egress_limit: int) -> str:
+    """The merge patch that sets the limit of every broker, in bytes per second."""
+    return json.dumps({"spec": {"brokers": {"egress": {"limit": f"{egress_limit // 1_000_000}M"}}}})
+
+
+def _fill_in(spec: dict[str, Any], kafka: KafkaLab, prometheus: PrometheusLab) -> None:
+    spec["kafka"]["bootstrapServers"] = kafka.bootstrap_servers
+    spec["kafka"]["zookeeper"]["connect"] = kafka.zookeeper_connect
+    spec["metrics"]["prometheus"]["url"] = prometheus.url
+    if kafka.network is None:
+        spec["metrics"]["preset"] = "JmxExporter"
+
+
+CRDS = Path(__file__).parent.parent / "crds"
+OPERATOR_LOG = "operator.log"
+AUDIT_TRAIL = "audit.jsonl"
+_BROKERS = 3
+_OPERATOR_HOST = "127.0.0.1"
+_NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The running parts; Prometheus may still be starting, since it is not needed before the first measurement."""
+
+    kafka: KafkaLab
+    prometheus: Beside[PrometheusLab]
+    kube: KubeApi
+    operator: Process
+
+
+@dataclass(slots=True)
+class SetupLog:
+    """How long each part took to set up, reported line by line as it happens."""
+
+    report: Callable[[str], None]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def timed(self, part: str, work: Callable[[], T]) -> T:
+        """Do `work`, and report how long it took."""
+        started = time.monotonic()
+        answer = work()
+        self.seconds[part] = time.monotonic() - started
+        self.report(f"  {part:<40} {self.seconds[part]:6.1f} s")
+        return answer
+
+
+@contextmanager
+def running_parts(log: SetupLog, output: Path, *, interruption: Interruption) -> Iterator[Parts]:
+    """All parts, running; the operator's log and audit trail go to `output`.
+
+    Raises LabError when the machine lacks something or a part does not start; what was started is stopped then.
+    """
+    refuse_missing(*_NEEDED)
+    # What is not in the cache yet is fetched and built here, one after the other: both want the whole machine.
+    with interruption.reported():
+        log.timed("Kafka's jars (downloaded once)", kafka_jars)
+        log.timed("Kubernetes' binary (built once)", kube_binary)
+        log.report("  starting Kafka, Prometheus, the Kubernetes API and the operator ...")
+    with ExitStack() as stack, interruption.reported():
+        metrics_port = free_port()
+        kubernetes = stack.enter_context(Beside(_kubernetes(log, output, metrics_port)))
+        brokers = KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER, *USERS))
+        kafka = _open(stack, log, "ZooKeeper and three brokers", brokers)
+        create_topic(kafka, REPLICAS)
+        kube, operator = kubernetes.ready()
+        # It waits for a first scrape of the operator, too, which has been started by now.
+        operators_metrics = ScrapeTarget("operator", f"{_OPERATOR_HOST}:{metrics_port}")
+        prometheus = stack.enter_context(Beside(monitoring(kafka, further=[operators_metrics])))
+        yield Parts(kafka, prometheus, kube, operator)
+
+
+@contextmanager
+def _kubernetes(log: SetupLog, output: Path, metrics_port: int) -> Iterator[tuple[KubeApi, Process]]:
+    with ExitStack() as stack:
+        kube = _open(stack, log, "Kubernetes API", KubeApi())
+        log.timed("custom resource definitions", lambda: _install(kube))
+        yield kube, stack.enter_context(_start_operator(kube, output, metrics_port))
+
+
+def describe(parts: Parts) -> dict[str, str]:
+    """What runs where, as label and text."""
+    if parts.kafka.network is None:
+        where = "three brokers and the clients on loopback (network namespaces need root)"
+    else:
+        where = "a network namespace for each broker and one for the clients, joined by a bridge"
+    return {"Kafka": "3.9.2 with ZooKeeper, quota window 11 x 1 s (Kafka's default)", "Network": where}
+
+
+def _open(stack: ExitStack, log: SetupLog, part: str, context: AbstractContextManager[T]) -> T:
+    return log.timed(part, lambda: stack.enter_context(context))
+
+
+def _install(kube: KubeApi) -> None:
+    kube.install_crds(CRDS)
+    kube.kubectl("create", "namespace", NAMESPACE)
+
+
+def _start_operator(kube: KubeApi, output: Path, metrics_port: int) -> Process:
+    ports = ["--listen-address", _OPERATOR_HOST, "--liveness-port", "0", "--metrics-port", str(metrics_port)]
+    audit = ["--audit-file", str(output / AUDIT_TRAIL)]
+    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports, *audit]
+    return process.start("operator", argv, log_path=output / OPERATOR_LOG)

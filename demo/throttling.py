@@ -1,0 +1,300 @@
+"""Plays experiments 2 and 3: the broker's limit is lowered, tiers go down, it is raised, all return; by Tidegate, then the published way.
+
+It judges nothing.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+from rich.console import Console
+
+from demo.board import HISTORY_SECONDS, Board
+from demo.episode import Playing, ThrottlingOutcome, TierStep, played
+from demo.parts import NAMESPACE, POLICY, Parts, limit_patch, revive, set_fixed_quota, throttling_resources
+from demo.script import (
+    BROKER,
+    BUSINESSES,
+    CLIFF_RAISED_AFTER_SECONDS,
+    CLIFF_SECONDS_BETWEEN_LEVELS,
+    CLIFF_WATCHED_SECONDS,
+    CONTRACT,
+    FEED_TOPIC,
+    HIGH_LIMIT,
+    LIMIT,
+    LOWERED,
+    SETTLE_SECONDS,
+    VICTIM,
+    ThrottlingLength,
+)
+from demo.views import throttling_view, watched_board
+from demo.witnesses import KubernetesEvents, TierWatch, nic_source, quotas_of_levels, recent_nic_rate
+from demo.words import Interruption, Mark, MarkKind
+from lab.episodes import (
+    FULL_SHARE,
+    LIMIT_SLACK,
+    NIC_MEAN_SECONDS,
+    ROWS_LAG_SECONDS,
+    Operation,
+    at_throttled_rates,
+    fill_topic,
+    is_quiet,
+    nic_bytes,
+    running_clients,
+    wait_until,
+)
+from lab.load import ProcessorShare, ProcessorTimes
+from lab.quota_watch import FETCH_KEY
+from lab.rates import SAWTOOTH_SECONDS
+
+_FREE = "all read what they want, the limit is far away"
+_LONGEST_START_SECONDS = 60.0
+_PATIENT_SECONDS = 6.0  # what L0 did not get while the machine was busy elsewhere, it gets later, as any reader of Kafka
+
+
+@dataclass(slots=True)
+class Times:
+    """When what happened in one episode; seconds since the epoch."""
+
+    began: float
+    limited: float = 0.0
+    measured_from: float = 0.0
+    measured_seconds: int = 0
+    raised: float = 0.0
+
+
+class Stage:
+    """One playing: fresh consumers, the watches that record what happens to them, and waiting. It writes no quota.
+
+    A context manager, because its consumers and watches must end with it. `run` makes the names of its consumers' files unique.
+    """
+
+    def __init__(self, parts: Parts, board: Board, *, title: str, run: str) -> None:
+        self.parts = parts
+        self.board = board
+        self._prometheus = parts.prometheus.ready()
+        self._title = title
+        self._run = run
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        kafka = self.parts.kafka
+        with ExitStack() as stack:
+            self.quotas = stack.enter_context(quotas_of_levels(kafka.zookeeper_connect, self.board))
+            self._clients = stack.enter_context(
+                running_clients(kafka, BUSINESSES, topic=FEED_TOPIC, run=self._run, prefix="demo", l0_catch_up_seconds=_PATIENT_SECONDS)
+            )
+            ended = threading.Event()
+            reader = threading.Thread(target=self._show_rates, args=(ended,), name="rates", daemon=True)
+            reader.start()
+            stack.callback(reader.join)
+            stack.callback(ended.set)
+            self._ticks = ProcessorTimes.now()
+            self.times = Times(began=time.time())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def command(self, text: str) -> None:
+        """Show what a person does now."""
+        self.board.mark(time.time(), MarkKind.COMMAND, text)
+
+    def wait_for_full_load(self, seconds: int) -> None:
+        """Let that much time pass, and more until all get what they want; a busy machine gets up to a minute for it."""
+        self.wait(_FREE, seconds)
+        self.wait_until(lambda: self.all_full(SAWTOOTH_SECONDS), _FREE, longest_seconds=_LONGEST_START_SECONDS)
+
+    def wait(self, activity: str, seconds: float) -> None:
+        """Let that much time pass."""
+        self.wait_until(lambda: False, activity, longest_seconds=seconds)
+
+    def wait_until(self, holds: Callable[[], bool], activity: str, *, longest_seconds: float) -> bool:
+        """Check once a second; True as soon as it holds, False when the time is over. `LabError` when the operator ended."""
+        self.board.show_activity(self._title, activity, ends_at_seconds=time.time() + longest_seconds)
+        return wait_until(holds, self.parts.operator, longest_seconds=longest_seconds)
+
+    def nic_rate(self, seconds: int) -> float | None:
+        """What the broker's NIC sent in the last seconds, in bytes per second; None before it is known."""
+        return recent_nic_rate(self.parts.kafka, self._prometheus, seconds=seconds)
+
+    def all_full(self, seconds: int) -> bool:
+        """Whether all have got what they want, as the mean of the last whole seconds."""
+        newest = self._clients.newest(seconds)
+        return all(sum(newest[business.level]) / seconds >= FULL_SHARE * business.demand for business in BUSINESSES)
+
+    def playing(self, tiers: tuple[TierStep, ...] = ()) -> Playing:
+        """Everything recorded until now."""
+        ended = time.time()
+        time.sleep(ROWS_LAG_SECONDS)
+        span = {"start_seconds": self.times.began, "end_seconds": ended}
+        return Playing(
+            limit=LIMIT,
+            businesses=BUSINESSES,
+            began_seconds=self.times.began,
+            limited_at_seconds=self.times.limited,
+            measured_from_seconds=self.times.measured_from,
+            measured_seconds=self.times.measured_seconds,
+            raised_at_seconds=self.times.raised,
+            ended_seconds=ended,
+            moved=self._clients.by_user(),
+            nic=nic_bytes(self.parts.kafka, self._prometheus, self._clients, operation=Operation.CONSUME, broker=BROKER, **span),
+            writes=tuple(self.quotas.writes()),
+            tiers=tiers,
+            processor=ProcessorShare.between(self._ticks, ProcessorTimes.now()),
+        )
+
+    def _show_rates(self, ended: threading.Event) -> None:
+        while not ended.wait(1.0):
+            self.board.show_rates(self._clients.newest(HISTORY_SECONDS), self.nic_rate(SAWTOOTH_SECONDS))
+
+
+TITLE = "Experiments 2 and 3, Tidegate"
+_READY_TIMEOUT_SECONDS = 60
+_FULL_FOR_SECONDS = 14
+
+
+def play_tidegate(parts: Parts, board: Board, length: ThrottlingLength, *, run: str) -> Playing:
+    """The whole episode; the policy and its tiers stay. `run` makes its file names unique."""
+    declare(parts, board)
+    events = KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE)
+    with Stage(parts, board, title=TITLE, run=run) as stage, TierWatch(parts.kube.kubeconfig, board) as tiers, events:
+        board.show_limit(HIGH_LIMIT)
+        stage.wait_for_full_load(length.free_seconds)
+        stage.times.limited = time.time()
+        _patch_limit(stage, LIMIT)
+        stage.wait_until(lambda: _is_at_rest(stage), "tiers step down, L3 first", longest_seconds=length.longest_cut_seconds)
+        _measure(stage, length)
+        stage.times.raised = time.time()
+        _patch_limit(stage, HIGH_LIMIT)
+        stage.wait_until(lambda: _all_back(stage), "all return to their contracts", longest_seconds=length.longest_return_seconds)
+        return stage.playing(tiers.steps())
+
+
+def declare(parts: Parts, board: Board) -> None:
+    """Apply the policy with its limits and one tier a level, take experiment 1's tiers away, and wait until all is ready."""
+    board.show_activity(TITLE, "kubectl apply -f demo/throttling.yaml")
+    declared = throttling_resources(parts.kafka, parts.prometheus.ready())
+    parts.kube.kubectl("-n", NAMESPACE, "apply", "-f", "-", input=declared)
+    parts.kube.kubectl("-n", NAMESPACE, "delete", "bt", "accounting", "reporting", "--ignore-not-found")
+    ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")
+    parts.kube.kubectl("-n", NAMESPACE, *ready, "bt", "--all", timeout_seconds=_READY_TIMEOUT_SECONDS + 10)
+
+
+def withdraw(parts: Parts) -> None:
+    """Delete the policy, which gives every quota back, and then the tiers."""
+    timeout = _READY_TIMEOUT_SECONDS + 10
+    parts.kube.kubectl("-n", NAMESPACE, "delete", "bbp", POLICY, "--wait", f"--timeout={_READY_TIMEOUT_SECONDS}s", timeout_seconds=timeout)
+    parts.kube.kubectl("-n", NAMESPACE, "delete", "bt", "--all", timeout_seconds=timeout)
+
+
+def _patch_limit(stage: Stage, limit: int) -> None:
+    patch = limit_patch(limit)
+    stage.command(f"kubectl patch bbp {POLICY} --type merge -p '{patch}'")
+    stage.parts.kube.kubectl("-n", NAMESPACE, "patch", "bbp", POLICY, "--type", "merge", "-p", patch)
+    stage.board.show_limit(limit)
+
+
+def _measure(stage: Stage, length: ThrottlingLength) -> None:
+    """Measure from one sawtooth after the last write on; where the tiers were at rest before this was called, that time counts."""
+    last_write = max((write.at_seconds for write in stage.quotas.writes()), default=stage.times.limited)
+    stage.times.measured_from = float(int(last_write + SETTLE_SECONDS))
+    stage.times.measured_seconds = length.measure_seconds
+    left = stage.times.measured_from + length.measure_seconds + 1 - time.time()
+    stage.wait("measuring the tiers at rest", max(0.0, left))
+
+
+def _is_at_rest(stage: Stage) -> bool:
+    """Every lower tier is at its throttled rate, or the NIC is within the limit and nothing was written for a while."""
+    if at_throttled_rates(stage.quotas.quotas(), BUSINESSES):
+        return True
+    sent = stage.nic_rate(NIC_MEAN_SECONDS)
+    return is_quiet(stage.quotas.writes(), since=stage.times.limited) and sent is not None and sent <= LIMIT * (1 + LIMIT_SLACK)
+
+
+def _all_back(stage: Stage) -> bool:
+    """Every quota is the contract and all have got what they want for a while."""
+    return set(stage.quotas.quotas().values()) == {CONTRACT} and stage.all_full(_FULL_FOR_SECONDS)
+
+
+CLIFF_TITLE = "Experiments 2 and 3, the published way"
+
+
+def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
+    """The published way on the same brokers: an administrator writes each throttled rate at once, L3 first, one level every 30 s.
+
+    Kafka mutes a client for as long as its window holds more than the new quota allows, and nothing ends a mute early. Only the
+    administrator writes quotas here, and they stay.
+    """
+    board.show_activity(CLIFF_TITLE, "an administrator writes the contracts")
+    for business in BUSINESSES:
+        set_fixed_quota(parts.kafka, business.user, key=FETCH_KEY, bytes_per_second=CONTRACT)
+    with Stage(parts, board, title=CLIFF_TITLE, run="cliff") as stage:
+        board.show_limit(HIGH_LIMIT)
+        stage.wait_for_full_load(length.free_seconds)
+        stage.times.limited = time.time()
+        board.show_limit(LIMIT)
+        _lower(stage)
+        _measure_cliff(stage, length)
+        _raise(stage)
+        watched = stage.times.limited + CLIFF_WATCHED_SECONDS - time.time()
+        stage.wait_until(lambda: stage.all_full(_FULL_FOR_SECONDS), "waiting for the muted clients", longest_seconds=max(0.0, watched))
+        return stage.playing()
+
+
+def _lower(stage: Stage) -> None:
+    """L3, L2, L1, as long as the NIC is over its limit."""
+    for business in LOWERED:
+        sent = stage.nic_rate(SETTLE_SECONDS)
+        if sent is None or sent > LIMIT:
+            _write(stage, business.user, business.throttled or 0)
+        stage.wait(f"{business.level} was written; the next level follows", CLIFF_SECONDS_BETWEEN_LEVELS)
+
+
+def _measure_cliff(stage: Stage, length: ThrottlingLength) -> None:
+    stage.times.measured_from = float(int(time.time()))
+    stage.times.measured_seconds = length.measure_seconds
+    until_raise = stage.times.limited + CLIFF_RAISED_AFTER_SECONDS - time.time()
+    stage.wait("measuring the tiers at rest", max(length.measure_seconds + 1.0, until_raise))
+
+
+def _raise(stage: Stage) -> None:
+    """The limit is far away again: the contracts come back, the most important first."""
+    stage.times.raised = time.time()
+    stage.board.show_limit(HIGH_LIMIT)
+    for business in reversed(LOWERED):
+        _write(stage, business.user, CONTRACT)
+
+
+def _write(stage: Stage, user: str, bytes_per_second: int) -> None:
+    stage.command(f"kafka-configs: {FETCH_KEY}={bytes_per_second} for user {user}")
+    set_fixed_quota(stage.parts.kafka, user, key=FETCH_KEY, bytes_per_second=bytes_per_second)
+
+
+def run_throttling(
+    console: Console, parts: Parts, length: ThrottlingLength, *, interruption: Interruption
+) -> tuple[ThrottlingOutcome, tuple[Mark, ...]]:
+    """Bring the killed broker back, then play both experiments both ways, as far as the length asks.
+
+    Also returns everything that happened, as marks.
+    """
+    with ExitStack() as stack:
+        board, live = watched_board(console, throttling_view())
+        if live is not None:
+            stack.enter_context(live)
+        stack.enter_context(interruption.reported())
+        board.show_activity(TITLE, "the killed broker comes back, and a topic is filled")
+        revive(parts.kafka, VICTIM)
+        parts.kafka.create_topic(FEED_TOPIC, ((BROKER,),))
+        fill_topic(parts.kafka, FEED_TOPIC)
+        tidegate, left_out = played(lambda run: play_tidegate(parts, board, length, run=run), mark=board.mark)
+        cliff = None
+        if length.plays_cliff:
+            # Whoever writes quotas by hand must be alone with them. This gives every quota back.
+            withdraw(parts)
+            cliff = play_cliff(parts, board, length)
+        return ThrottlingOutcome(length, tidegate, cliff, nic_source(parts.kafka), left_out), board.marks()

@@ -1,0 +1,249 @@
+"""What happened as others than the operator report it: ZooKeeper, the policy's status, Kubernetes Events, the brokers' own counters."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import urllib3
+from kazoo.client import KazooClient
+from kubernetes import client, config
+
+from demo.board import Board
+from demo.episode import TierStep
+from demo.parts import NAMESPACE, POLICY
+from demo.script import BROKER, BUSINESSES
+from demo.words import MarkKind
+from lab.episodes import Operation
+from lab.kafka import KafkaLab
+from lab.prometheus import PrometheusLab
+from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWatch, QuotaWrite
+from lab.rates import ByteSeries, growth, steady_mean
+
+_NIC = Operation.CONSUME.nic_counter(BROKER)
+_JMX = f'kafka_broker_bytesout_total{{broker="{BROKER}",topic=""}}'
+_START_TIMEOUT_SECONDS = 15
+_TIMEOUT_SECONDS = 5
+_POLL_SECONDS = 1.0
+_EVENTS_POLL_SECONDS = 0.5
+_COUNTER = "kafka_broker_bytesin_total"
+
+
+def quota_of_user(connect: str, board: Board, user: str) -> QuotaWatch:
+    """A watch of one user's produce quota that shows each change on the board."""
+
+    def show(write: QuotaWrite) -> None:
+        board.show_quota(user, write.after)
+        text = "no quota" if write.after is None else f"quota {write.after / 1e6:g} MB/s"
+        board.mark(write.at_seconds, MarkKind.QUOTA, text)
+
+    return QuotaWatch(connect, [user], PRODUCE_KEY, on_write=show)
+
+
+def quotas_of_levels(connect: str, board: Board) -> QuotaWatch:
+    """A watch of the four businesses' fetch quotas that shows each change on the board, by level."""
+    level_of = {business.user: business.level for business in BUSINESSES}
+
+    def show(write: QuotaWrite) -> None:
+        level = level_of[write.user]
+        board.show_quota(level, write.after)
+        board.mark(write.at_seconds, MarkKind.QUOTA, f"{level} {_quota_text(write.before)} -> {_quota_text(write.after)}")
+
+    return QuotaWatch(connect, level_of, FETCH_KEY, on_write=show)
+
+
+def _quota_text(quota: int | None) -> str:
+    return "no quota" if quota is None else f"{quota / 1e6:.2f} MB/s"
+
+
+def nic_source(kafka: KafkaLab) -> str:
+    """Where the bytes of the NIC come from, in words."""
+    if kafka.network is None:
+        return "what all four clients got together (only in a network namespace has a broker its own NIC, and that needs root)"
+    return "the NIC of the broker's own network namespace (node_exporter), scraped once a second by Prometheus"
+
+
+def recent_nic_rate(kafka: KafkaLab, prometheus: PrometheusLab, *, seconds: int) -> float | None:
+    """The mean of the last seconds in bytes per second; None before enough was scraped.
+
+    Without root no broker has a NIC of its own; then it is what the broker says it sent (JMX), which is what the operator reads.
+    """
+    counter = _JMX if kafka.network is None else _NIC
+    answer = prometheus.query(f"rate({counter}[{seconds + 1}s])")
+    return float(answer[0]["value"][1]) if answer else None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderStep:
+    """From `at_seconds` on this broker led the partition; -1 = none did."""
+
+    at_seconds: float
+    partition: int
+    broker: int
+
+
+class LeaderWatch:
+    """A context manager; while it is open it writes leaders and live brokers to the board, and keeps the history of the leaders.
+
+    It reads ZooKeeper with a session of its own. Times are ZooKeeper's own modification times.
+    """
+
+    def __init__(self, connect: str, board: Board, *, topic: str, partitions: int) -> None:
+        self._client = KazooClient(hosts=connect, read_only=True)
+        self._board = board
+        self._topic = topic
+        self._partitions = partitions
+        self._changed = threading.Condition()
+        self._leaders: list[LeaderStep] = []
+
+    def __enter__(self) -> Self:
+        self._client.start(timeout=_START_TIMEOUT_SECONDS)
+        for partition in range(self._partitions):
+            path = f"/brokers/topics/{self._topic}/partitions/{partition}/state"
+            self._client.DataWatch(path, partial(self._on_leader, partition))
+        self._client.ChildrenWatch("/brokers/ids", self._on_brokers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def leaders(self) -> dict[int, int]:
+        """Partition -> broker that leads it now; leaderless partitions are left out."""
+        with self._changed:
+            newest = {step.partition: step.broker for step in self._leaders}
+        return {partition: broker for partition, broker in sorted(newest.items()) if broker >= 0}
+
+    def wait_for_leader(self, partition: int, broker: int, *, timeout_seconds: float) -> bool:
+        """Return True as soon as `broker` leads `partition`, False after `timeout_seconds`."""
+        return self._wait(lambda: self._leader_now(partition) == broker, timeout_seconds)
+
+    def leader_elected_at(self, partition: int, *, other_than: int, after_seconds: float) -> float | None:
+        """When the partition first had another leader than this one after that time; None if it had not."""
+        with self._changed:
+            fitting = (step for step in self._leaders if step.partition == partition and step.broker not in (-1, other_than))
+            return next((step.at_seconds for step in fitting if step.at_seconds >= after_seconds), None)
+
+    def _leader_now(self, partition: int) -> int | None:
+        return next((step.broker for step in reversed(self._leaders) if step.partition == partition), None)
+
+    def _wait(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(condition, timeout_seconds)
+
+    def _on_leader(self, partition: int, data: bytes | None, stat: Any, _event: object) -> None:
+        if data is None:
+            return
+        broker = int(json.loads(data)["leader"])
+        before = self.leaders().get(partition)
+        with self._changed:
+            self._leaders.append(LeaderStep(stat.last_modified, partition, broker))
+            self._changed.notify_all()
+        self._board.show_leaders(self.leaders())
+        if before is not None and before != broker:
+            to = f"broker {broker}" if broker >= 0 else "no broker"
+            self._board.mark(stat.last_modified, MarkKind.LEADER, f"partition {partition}: leader moves from broker {before} to {to}")
+
+    def _on_brokers(self, ids: list[str]) -> None:
+        self._board.show_brokers(frozenset(map(int, ids)))
+
+
+class TierWatch:
+    """A context manager; while it is open, every change of a level's state is kept and shown."""
+
+    def __init__(self, kubeconfig: Path, board: Board) -> None:
+        self._api = client.CustomObjectsApi(config.new_client_from_config(str(kubeconfig)))
+        self._board = board
+        self._steps: list[TierStep] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tier-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(_TIMEOUT_SECONDS)
+
+    def steps(self) -> tuple[TierStep, ...]:
+        """Every change so far, in the order of time."""
+        return tuple(self._steps)
+
+    def _run(self) -> None:
+        while not self._ended.wait(_POLL_SECONDS):
+            for tier in self._read():
+                self._take(TierStep(time.time(), str(tier["level"]), str(tier["state"]), str(tier.get("because") or "")))
+
+    def _read(self) -> list[dict[str, Any]]:
+        try:
+            policy: Any = self._api.get_namespaced_custom_object(
+                "tidegate.io", "v1alpha1", NAMESPACE, "brokerbandwidthpolicies", POLICY, _request_timeout=_TIMEOUT_SECONDS
+            )
+        except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
+            return []  # asked again in a second
+        return list((policy.get("status") or {}).get("levels") or ())
+
+    def _take(self, step: TierStep) -> None:
+        before = next((one for one in reversed(self._steps) if one.level == step.level), None)
+        if before is not None and before.state == step.state:
+            return
+        self._steps.append(step)
+        self._board.show_state(step.level, step.state)
+        if before is not None:
+            because = f": {step.because}" if step.because else ""
+            self._board.mark(step.at_seconds, MarkKind.STATE, f"{step.level} is {step.state}{because}")
+
+
+class KubernetesEvents:
+    """A context manager; while it is open, every new Event of the namespace goes to `note`, those that were there before do not."""
+
+    def __init__(self, kubeconfig: Path, note: Callable[[float, MarkKind, str], None], *, namespace: str) -> None:
+        self._api = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
+        self._note = note
+        self._namespace = namespace
+        self._seen: set[str] = set()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kubernetes-events", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._seen.update(event.metadata.uid for event in self._listed())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(_TIMEOUT_SECONDS)
+
+    def _run(self) -> None:
+        while not self._ended.wait(_EVENTS_POLL_SECONDS):
+            for event in self._listed():
+                self._show(event)
+
+    def _listed(self) -> list[Any]:
+        try:
+            return list(self._api.list_namespaced_event(self._namespace, _request_timeout=_TIMEOUT_SECONDS).items)
+        except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
+            return []  # the events are only shown; the next poll brings what this one missed
+
+    def _show(self, event: Any) -> None:
+        if event.metadata.uid in self._seen:
+            return
+        self._seen.add(event.metadata.uid)
+        about = f"{event.involved_object.kind}/{event.involved_object.name}"
+        at = event.metadata.creation_timestamp.timestamp()
+        self._note(at, MarkKind.EVENT, f"{event.reason} ({about}): {event.message}")
+
+
+def counted_by_brokers(prometheus: PrometheusLab, start_seconds: float, *, length_seconds: int) -> float | None:
+    """Steady mean of all brokers' intake in bytes per second over the window; None when no broker was scraped in it.
+
+    The counter holds every topic and what a record batch adds to the payload (well below 1 % here); replication is not in it.
+    """
+    answer = prometheus.query_range(_COUNTER, start_seconds - 1, end_unix_seconds=start_seconds + length_seconds + 1, step_seconds=1)
+    series = [ByteSeries(growth(result["values"])) for result in answer]
+    return sum(steady_mean(one, start_seconds, length_seconds) for one in series) if series else None

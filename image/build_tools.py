@@ -1,0 +1,93 @@
+"""Programs that a build runs, and what it does to a tree of Python packages: records made right, modules compiled."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.errors import LabError
+
+# RECORD, in which every Python package lists its files with their hashes: made true again after
+# files were left out or changed.
+#
+# Auditors compare it with what lies there, and `importlib.metadata` lists a package's files from
+# it.
+
+
+def correct(site: Path) -> None:
+    """Correct the RECORD of every package in `site`: rows of files that are gone go, sizes and hashes are those of what is there."""
+    for record in sorted(site.glob("*.dist-info/RECORD")):
+        with record.open(newline="") as old:
+            names = [row[0] for row in csv.reader(old) if (site / row[0]).exists()]
+        with record.open("w", newline="") as new:
+            csv.writer(new, lineterminator="\n").writerows([_row(site, name, unhashed=record) for name in names])
+
+
+def _row(site: Path, name: str, *, unhashed: Path) -> tuple[str, str, str]:
+    path = site / name
+    if path == unhashed:
+        return name, "", ""
+    content = path.read_bytes()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return name, f"sha256={digest}", str(len(content))
+
+
+# Programs of Debian's that are run from where they were unpacked, with their own loader and
+# libraries: not this machine's.
+
+
+def from_tree(program: Path, *, base: Path, more_libraries: tuple[Path, ...] = ()) -> list[str]:
+    """The words that start `program` with the C library unpacked in `base`; the program's arguments follow them."""
+    loaders = sorted(base.glob("usr/lib/*/ld-linux*.so.*"))
+    if not loaders:
+        raise LabError(f"There is no program loader in {base}, so nothing in it can run. Where has Debian's libc6 put it?")
+    libraries = ":".join(str(place) for place in (loaders[0].parent, *more_libraries))
+    return [str(loaders[0]), "--library-path", libraries, str(program)]
+
+
+def run(
+    argv: Sequence[str | Path], *, timeout_seconds: float, environment: Mapping[str, str] | None = None, directory: Path | None = None
+) -> str:
+    """What the program writes to standard output. `environment` is all it gets; None hands on this process's own.
+
+    Raises `LabError` with the end of its words when it fails, cannot be started, or has not ended in time.
+    """
+    shown = Path(argv[0]).name
+    env = os.environ if environment is None else environment
+    try:
+        done = subprocess.run(argv, env=env, cwd=directory, capture_output=True, text=True, timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{shown} had not ended after {timeout_seconds:g} s and was stopped. Run it again.") from None
+    except OSError as error:
+        raise LabError(f"{shown} cannot be started: {error.strerror}. `make doctor` says what this machine lacks.") from error
+    if done.returncode != 0:
+        said = "\n".join(f"  {line}" for line in (done.stdout + done.stderr).splitlines()[-20:])
+        raise LabError(f"{shown} ended with code {done.returncode}. It said:\n{said}")
+    return done.stdout
+
+
+# Compiled Python for an image whose file system no one can write to: without it, every start would
+# compile every module anew.
+#
+# The image's own interpreter compiles, with its own C library, so that the machine's does not
+# matter. Hashes in place of times, names as they will be in the image and a fixed hash seed make it
+# the same each time; Python does not check it against the source, which cannot change.
+
+
+_TIMEOUT_SECONDS = 300.0
+
+
+def compile_modules(tree: Path, folder: str, *, base: Path) -> None:
+    """Compile the modules in `folder` of `tree` with the Python in `base`. Raises `LabError`, for a module that is no Python, too."""
+    python = from_tree(base / "usr/bin/python3.11", base=base)
+    options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(tree), "-p", "/"]
+    run(
+        [*python, "-m", "compileall", *options, str(tree / folder)],
+        timeout_seconds=_TIMEOUT_SECONDS,
+        environment={"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0"},
+    )

@@ -1,0 +1,388 @@
+"""Plays a throttling episode on a real broker: clients of known demand, what they moved, and the figures of what was recorded.
+
+An episode is the same everywhere, in the demo, the benchmarks and the scenarios on a cluster: clients move what they want, the
+broker's limit is lowered, tiers are throttled until the NIC is within it and rest there, the limit is raised, all return. Who lowers
+the limit, and what writes the quotas, is up to the caller. Times are seconds since the epoch, rates bytes per second.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import accumulate, groupby, pairwise
+
+from lab.errors import LabError
+from lab.kafka import KafkaLab
+from lab.load import LoadClient, LoadPlan, RateStep
+from lab.process import Process
+from lab.prometheus import PrometheusLab
+from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWrite
+from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, growth, steady_mean
+
+NIC_MEAN_SECONDS = 2 * SAWTOOTH_SECONDS  # shorter means of a NIC swing with the sawtooth of throttled clients
+LONG_MEAN_SECONDS = 36
+LIMIT_SLACK = 0.05
+FULL_SHARE = 0.97
+# How far above its throttled rate a quota may rest: a floor of its own for consumers lies 5 % above 1 MB/s.
+AT_FLOOR = 1.06
+# No cut follows another sooner than after 30 s: after this long without one the tiers are at rest.
+QUIET_SECONDS = 36
+# A client writes a second's row when it is over, and Prometheus' newest scrape is a second old.
+ROWS_LAG_SECONDS = 2
+
+_LONGEST_RUN_SECONDS = 1800  # a run ends its clients itself; this bounds them if it cannot
+_FLAT_OUT_BYTES_PER_SECOND = 200_000_000
+_FILL_SECONDS = 60
+_LEAST_READ_AHEAD_KILOBYTES, _MOST_READ_AHEAD_KILOBYTES = 1024, 4096
+_CONSUMER = (
+    # A muted client of librdkafka connects anew after a minute and gets away with it; a Java client waits it out, and so do these.
+    ("socket.timeout.ms", "300000"),
+    ("fetch.queue.backoff.ms", "20"),
+    ("fetch.wait.max.ms", "50"),
+    # Half of what 1 MB/s allows in a second: a fetch as large as that second leaves a tenth of such a quota unused.
+    ("fetch.message.max.bytes", "524288"),
+)
+# Larger requests than Java's 16 kB, for the machine carries twenty producers beside the broker; but when a mute ends, each connection is
+# granted one request, and six of 128 kB would be an eighth of what L3 has for a whole window.
+_PRODUCER = (("socket.timeout.ms", "300000"), ("linger.ms", "100"), ("batch.size", "50000"))
+# What they want later than this they do not want any more: the way back is measured without a backlog.
+_PRODUCERS_QUEUE_SECONDS = 2
+_PRODUCED_MESSAGE_BYTES = 25_000
+
+
+class Operation(Enum):
+    """What the clients do, and therefore which direction of the NIC they fill."""
+
+    CONSUME = "consume"
+    PRODUCE = "produce"
+
+    @property
+    def quota_key(self) -> str:
+        """The quota as Kafka names it."""
+        return FETCH_KEY if self is Operation.CONSUME else PRODUCE_KEY
+
+    def nic_counter(self, broker: int) -> str:
+        """node_exporter's counter of that direction, for a broker in a network namespace of its own."""
+        way = "transmit" if self is Operation.CONSUME else "receive"
+        return f'node_network_{way}_bytes_total{{broker="{broker}",device="eth0"}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Business:
+    """One Kafka user; `wanted` is the sum over its connections (None = flat out), `throttled` None = never throttled."""
+
+    level: str
+    user: str
+    wanted: int | None
+    throttled: int | None
+    contract: int
+    connections: int = 1
+
+    @property
+    def demand(self) -> int:
+        """What it wants at most, a bounded number for flat-out clients too."""
+        return _FLAT_OUT_BYTES_PER_SECOND if self.wanted is None else self.wanted
+
+
+class Clients:
+    """Running clients, by business and connection. Bytes are payload, per whole second."""
+
+    def __init__(self, clients: Mapping[Business, Sequence[LoadClient]]) -> None:
+        self._clients = clients
+
+    def by_connection(self) -> dict[str, ByteSeries]:
+        """Client -> what it moved so far; a client is named by its level, user and connection."""
+        return {client.plan.name: _moved_by([client]) for clients in self._clients.values() for client in clients}
+
+    def by_user(self) -> dict[str, ByteSeries]:
+        """User -> what all its connections moved so far."""
+        return {business.user: _moved_by(clients) for business, clients in self._clients.items()}
+
+    def together(self) -> ByteSeries:
+        """What all of them moved so far."""
+        return _moved_by([client for clients in self._clients.values() for client in clients])
+
+    def newest(self, seconds: int) -> dict[str, tuple[float, ...]]:
+        """Level -> the rates of the last whole seconds of its first connection, newest last."""
+        return {
+            business.level: tuple(float(row.moved_bytes) for row in clients[0].rows()[-seconds:])
+            for business, clients in self._clients.items()
+        }
+
+
+def fill_topic(kafka: KafkaLab, topic: str, *, partitions: Sequence[int] = (0,), total_bytes: int = 160_000_000) -> None:
+    """Write something to read, round and round from the page cache; without login, so under no quota."""
+    plan = LoadPlan(
+        name=f"fill-{topic}",
+        mode="produce",
+        bootstrap_servers=kafka.bootstrap_servers,
+        topic=topic,
+        partitions=tuple(partitions),
+        duration_seconds=_FILL_SECONDS,
+        max_bytes=total_bytes,
+    )
+    with LoadClient(plan, kafka.run.path / "load", namespace=kafka.client_namespace) as client:
+        client.wait()
+
+
+@contextmanager
+def running_clients(
+    kafka: KafkaLab,
+    businesses: Sequence[Business],
+    operation: Operation = Operation.CONSUME,
+    *,
+    topic: str,
+    run: str,
+    prefix: str,
+    catch_up_seconds: float = 2.0,
+    l0_catch_up_seconds: float = 10.0,
+) -> Iterator[Clients]:
+    """Every connection of every business while the context is open; they come up within 8 s, without a burst.
+
+    Consumers read the topic's partition 0, producers write to partition 1, which no one reads. `run` makes the names of
+    files unique, `prefix` begins the client-ids. What a client did not get while the machine was busy elsewhere it gets
+    later, up to so many seconds' worth of it; L0, which is never throttled, has more patience.
+    """
+    with ExitStack() as stack:
+        clients: dict[Business, list[LoadClient]] = {}
+        for business in businesses:
+            patience = catch_up_seconds if business.throttled is not None else max(catch_up_seconds, l0_catch_up_seconds)
+            plans = [
+                _plan(kafka, business, operation, topic=topic, run=f"{run}-{number}", prefix=prefix, catch_up_seconds=patience)
+                for number in range(business.connections)
+            ]
+            directory = kafka.run.path / "load"
+            clients[business] = [stack.enter_context(LoadClient(plan, directory, namespace=kafka.client_namespace)) for plan in plans]
+        yield Clients(clients)
+
+
+def _plan(
+    kafka: KafkaLab, business: Business, operation: Operation, *, topic: str, run: str, prefix: str, catch_up_seconds: float
+) -> LoadPlan:
+    demand = business.demand // business.connections
+    consumes = operation is Operation.CONSUME
+    # A sixth of a second of what it wants is read ahead, so that what a client is sent is what it wanted in that second.
+    read_ahead = min(_MOST_READ_AHEAD_KILOBYTES, max(_LEAST_READ_AHEAD_KILOBYTES, demand // 6000))
+    queue = demand * _PRODUCERS_QUEUE_SECONDS // 1000
+    return LoadPlan(
+        name=f"{business.level}-{business.user}-{run}",
+        mode="consume" if consumes else "produce",
+        bootstrap_servers=kafka.sasl_bootstrap_servers,
+        topic=topic,
+        partitions=(0,) if consumes else (1,),
+        duration_seconds=_LONGEST_RUN_SECONDS,
+        max_bytes=demand * _LONGEST_RUN_SECONDS,
+        user=business.user,
+        password=kafka.password(business.user),
+        client_id=f"{prefix}-{business.user}",
+        steps=_ramp(None if business.wanted is None else demand),
+        catch_up_seconds=catch_up_seconds,
+        message_bytes=_PRODUCED_MESSAGE_BYTES,
+        settings=(*_CONSUMER, ("queued.max.messages.kbytes", str(read_ahead)))
+        if consumes
+        else (*_PRODUCER, ("queue.buffering.max.kbytes", str(queue))),
+    )
+
+
+def _ramp(wanted: int | None) -> tuple[RateStep, ...]:
+    if wanted is None:
+        return (RateStep(0, None),)
+    return RateStep(0, wanted // 4), RateStep(4, wanted // 2), RateStep(8, wanted)
+
+
+def _moved_by(clients: Sequence[LoadClient]) -> ByteSeries:
+    moved: Counter[int] = Counter()
+    for client in clients:
+        moved.update({row.unix_seconds + 1: row.moved_bytes for row in client.rows()})
+    return ByteSeries(Sample(at, count) for at, count in moved.items())
+
+
+def nic_bytes(
+    kafka: KafkaLab,
+    prometheus: PrometheusLab,
+    clients: Clients,
+    operation: Operation,
+    broker: int,
+    *,
+    start_seconds: float,
+    end_seconds: float,
+) -> ByteSeries:
+    """What the broker's NIC moved, second by second, as Prometheus scraped it.
+
+    Without root no broker has a NIC of its own; then it is what all clients moved: there are no others.
+    """
+    if kafka.network is None:
+        return clients.together()
+    answer = prometheus.query_range(operation.nic_counter(broker), start_seconds, end_unix_seconds=end_seconds, step_seconds=1)
+    return ByteSeries(growth(answer[0]["values"]) if answer else ())
+
+
+def wait_until(holds: Callable[[], bool], operator: Process, *, longest_seconds: float) -> bool:
+    """Check once a second; True as soon as it holds, False when the time is over. `LabError` when the operator ended."""
+    ends = time.time() + longest_seconds
+    while (left := ends - time.time()) > 0:
+        if holds():
+            return True
+        if not operator.is_running():
+            raise LabError(f"The operator ended with code {operator.exit_code} during the episode.\n{operator.log_tail()}")
+        time.sleep(min(1.0, left))
+    return holds()
+
+
+def at_throttled_rates(quotas: Mapping[str, int | None], businesses: Sequence[Business]) -> bool:
+    """Whether the quota of every business that can be throttled is its throttled rate, or as good as that."""
+    return all((quotas.get(one.user) or one.contract) <= one.throttled * AT_FLOOR for one in businesses if one.throttled is not None)
+
+
+def is_quiet(writes: Sequence[QuotaWrite], *, since: float) -> bool:
+    """Whether something was written since then, but nothing in the last 36 s."""
+    times = [write.at_seconds for write in writes if write.at_seconds >= since]
+    return bool(times) and time.time() - times[-1] >= QUIET_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """What one episode left: the limit was lowered, tiers went down and were measured at rest, the limit was raised, all returned.
+
+    `moved` is by user, `connections` by client name, `nic` is the broker's. Levels are named L0 to L3; each has one business.
+    """
+
+    limit: float
+    businesses: tuple[Business, ...]
+    limited_at_seconds: float
+    measured_from_seconds: float
+    measured_seconds: int
+    raised_at_seconds: float
+    ended_seconds: float
+    moved: Mapping[str, ByteSeries]
+    nic: ByteSeries
+    writes: Sequence[QuotaWrite]
+    connections: Mapping[str, ByteSeries] = field(default_factory=dict)
+
+    def business_of(self, level: str) -> Business:
+        """The business of that level; StopIteration for a level that takes no part."""
+        return next(business for business in self.businesses if business.level == level)
+
+    def level_of(self, user: str) -> str:
+        """The level of that user's business; StopIteration for a user that takes no part."""
+        return next(business.level for business in self.businesses if business.user == user)
+
+    def moved_by(self, level: str) -> ByteSeries:
+        """What the level's business moved."""
+        return self.moved[self.business_of(level).user]
+
+    def writes_of(self, level: str) -> list[QuotaWrite]:
+        """Every write of the level's quota, in the order of time."""
+        user = self.business_of(level).user
+        return [write for write in self.writes if write.user == user]
+
+    def written(self, level: str) -> list[QuotaWrite]:
+        """Those of them that were made while the limit was low."""
+        return [write for write in self.writes_of(level) if self.limited_at_seconds <= write.at_seconds < self.raised_at_seconds]
+
+    def first_write_seconds(self) -> float | None:
+        """When the first quota was written after the limit was lowered; None when none was."""
+        return min((write.at_seconds for business in self.businesses for write in self.written(business.level)), default=None)
+
+    def seconds_to_first_write(self) -> float | None:
+        """From the lowered limit to the first quota written; None when none was."""
+        first = self.first_write_seconds()
+        return None if first is None else first - self.limited_at_seconds
+
+    def turns_out_of_order(self) -> int:
+        """How many levels were written before a less important one was; L3 comes first, then L2, then L1."""
+        levels = sorted((one.level for one in self.businesses if one.throttled is not None), reverse=True)
+        firsts = [writes[0].at_seconds if (writes := self.written(level)) else float("inf") for level in levels]
+        # Those of one transaction carry the same time to the millisecond.
+        return sum(later < earlier for earlier, later in pairwise(firsts))
+
+    def silences(self, level: str) -> list[tuple[float, int]]:
+        """Every run of whole seconds in which the level moved nothing, from the first write to the end: when it begins, how long it is.
+
+        That is what a step may cause: when a mute is over, Kafka serves the user again, whichever of its connections asks first.
+        """
+        first = self.first_write_seconds()
+        if first is None:
+            return []
+        begin = int(first)
+        return [
+            (float(begin + second), seconds)
+            for second, seconds in runs_of_nothing(self.moved_by(level).per_second(begin, int(self.ended_seconds) - begin))
+        ]
+
+    def longest_silence(self, level: str) -> int:
+        """The longest of them, in seconds; 0 when there was none."""
+        return max((seconds for _, seconds in self.silences(level)), default=0)
+
+    def is_silent_at_end(self, level: str) -> bool:
+        """Whether the last silence was still going on when the episode ended."""
+        return any(begin + seconds >= int(self.ended_seconds) for begin, seconds in self.silences(level)[-1:])
+
+    def longest_of_connections(self, level: str, begin_seconds: float, end_seconds: float) -> int:
+        """The longest silence of any single connection of the level in that span; its siblings may have taken what the user had."""
+        seconds = int(end_seconds) - int(begin_seconds)
+        rates = (series.per_second(int(begin_seconds), seconds) for name, series in self.connections.items() if name.startswith(level))
+        return max(length for each in rates for _, length in [(0, 0), *runs_of_nothing(each)])
+
+    def seconds_until_within(self) -> float | None:
+        """From the first write until the NIC's 24-second mean is within the limit + 5 % and stays so for 12 s; None if it never is.
+
+        All are silent for a moment after a cut: a mean that dips within the limit and comes out of it before a sawtooth is over does
+        not count.
+        """
+        first = self.first_write_seconds()
+        if first is None:
+            return None
+        within = 0
+        for end in range(int(first) + 1, int(self.raised_at_seconds) + 1):
+            mean = self.nic.mean(end - NIC_MEAN_SECONDS, NIC_MEAN_SECONDS)
+            within = within + 1 if mean <= self.limit * (1 + LIMIT_SLACK) else 0
+            if within == SAWTOOTH_SECONDS:
+                return end - SAWTOOTH_SECONDS + 1 - first
+        return None
+
+    def rate_at_rest(self, level: str) -> float:
+        """What the level moved while the tiers were measured, as the mean of all 12-second means."""
+        return steady_mean(self.moved_by(level), self.measured_from_seconds, self.measured_seconds)
+
+    def quota_at_rest(self, level: str) -> int | None:
+        """The quota in force while the tiers were measured; None = no quota."""
+        before = [write.after for write in self.writes_of(level) if write.at_seconds <= self.measured_from_seconds]
+        return before[-1] if before else None
+
+    def expected_at_rest(self, level: str) -> int:
+        """What the level should move at rest: its quota, or what it wants where that is less."""
+        quota, demand = self.quota_at_rest(level), self.business_of(level).demand
+        return demand if quota is None else min(quota, demand)
+
+    def quota_at_end(self, level: str) -> int | None:
+        """The quota in force at the end; None = no quota."""
+        writes = self.writes_of(level)
+        return writes[-1].after if writes else None
+
+    def lowest_share(self, level: str) -> float:
+        """The lowest mean of any 36 seconds from the lowered limit to the end, as a share of what the business wants."""
+        first = int(self.limited_at_seconds)
+        starts = range(first, max(first, int(self.ended_seconds) - LONG_MEAN_SECONDS) + 1)
+        series = self.moved_by(level)
+        return min(series.mean(start, LONG_MEAN_SECONDS) for start in starts) / self.business_of(level).demand
+
+    def seconds_until_full(self, level: str) -> float | None:
+        """From the raise until the level gets 97 % of what it wants, as the mean of the 12 s that follow; None if it never does."""
+        series, enough = self.moved_by(level), FULL_SHARE * self.business_of(level).demand
+        starts = range(int(self.ended_seconds - SAWTOOTH_SECONDS - self.raised_at_seconds) + 1)
+        return next((float(start) for start in starts if series.mean(self.raised_at_seconds + start, SAWTOOTH_SECONDS) >= enough), None)
+
+    def seconds_until_all_full(self) -> float | None:
+        """From the raise until every level gets what it wants; None if one never does."""
+        each = [self.seconds_until_full(business.level) for business in self.businesses]
+        return None if None in each else max(seconds for seconds in each if seconds is not None)
+
+
+def runs_of_nothing(rates: Sequence[float]) -> list[tuple[int, int]]:
+    """Every run of seconds without a byte: its first second, and how many there are."""
+    runs = [(moves, len(list(seconds))) for moves, seconds in groupby(rate > 0 for rate in rates)]
+    ends = accumulate(length for _, length in runs)
+    return [(end - length, length) for end, (moves, length) in zip(ends, runs, strict=True) if not moves]

@@ -1,0 +1,92 @@
+"""The figures of a measured episode, out of recorded seconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bench.throttling.special import spells_below
+from bench.throttling.stage import LIMITS
+from lab.episodes import Business, Episode, Operation, runs_of_nothing
+from lab.quota_watch import QuotaWrite
+from lab.rates import ByteSeries, Sample
+
+LIMIT = LIMITS[Operation.CONSUME]
+L0 = Business("L0", "checkout", 16_000_000, None, 30_000_000)
+L3 = Business("L3", "reports", 10, 4, contract=20)
+
+
+def series(rates: list[int], begin: int = 0) -> ByteSeries:
+    return ByteSeries(Sample(begin + second + 1, rate) for second, rate in enumerate(rates))
+
+
+def played(l3: list[int], nic: list[int], *, writes: list[QuotaWrite], raised: float = 0.0) -> Episode:
+    of_l3 = series(l3)
+    return Episode(
+        limit=LIMIT,
+        businesses=(L3,),
+        limited_at_seconds=0.0,
+        measured_from_seconds=2.0,
+        measured_seconds=36,
+        raised_at_seconds=raised or float(len(nic)),
+        ended_seconds=float(len(l3)),
+        moved={L3.user: of_l3},
+        nic=series(nic),
+        writes=writes,
+        connections={"L3-reports-0": of_l3},
+    )
+
+
+def lowered(at_seconds: float, after: int) -> QuotaWrite:
+    return QuotaWrite(at_seconds, L3.user, L3.contract, after)
+
+
+@pytest.mark.parametrize(("rates", "longest"), [([], 0), ([1, 1], 0), ([0, 1, 0, 0], 2), ([0, 0, 1], 2)])
+def test_the_longest_silence_may_lie_at_either_end(rates: list[float], longest: int) -> None:
+    assert max((length for _, length in runs_of_nothing(rates)), default=0) == longest
+
+
+def test_a_silence_before_the_first_write_is_not_ours() -> None:
+    assert played([0, 0, 0, 5, 0, 5], [1] * 6, writes=[lowered(3, 4)]).longest_silence("L3") == 1
+
+
+def test_a_user_is_served_when_any_of_its_connections_is() -> None:
+    first, second = series([5, 0, 0, 0, 5, 5]), series([5, 0, 5, 0, 0, 5])
+    one = played([10, 0, 5, 0, 5, 10], [1] * 6, writes=[lowered(0, 4)])
+    two = replace(one, connections={"L3-reports-0": first, "L3-reports-1": second})
+    assert two.longest_silence("L3") == 1
+    assert two.longest_of_connections("L3", 0, 6) == 3
+    assert two.longest_of_connections("L3", 3, 6) == 2
+
+
+def test_a_nic_that_dips_within_the_limit_for_less_than_a_sawtooth_is_not_within() -> None:
+    # each mean of 24 s with all 14 empty seconds in it is within the limit: 11 of them
+    nic = [12 * LIMIT // 5] * 30 + [0] * 14 + [12 * LIMIT // 5] * 40
+    assert played([1] * 84, nic, writes=[lowered(30, 4)]).seconds_until_within() is None
+
+
+def test_a_nic_is_within_from_the_first_second_of_a_mean_that_stays_so() -> None:
+    nic = [2 * LIMIT] * 30 + [0] * 60
+    # 24 s that hold twice the limit for at most 12.6 s are within the limit + 5 %
+    assert played([1] * 90, nic, writes=[lowered(30, 4)]).seconds_until_within() == 12
+
+
+def test_a_tier_at_rest_is_held_against_its_quota_or_against_what_it_wants_where_that_is_less() -> None:
+    low, high = played([4] * 40, [1] * 40, writes=[lowered(0, 4)]), played([4] * 40, [1] * 40, writes=[lowered(0, 16)])
+    assert (low.rate_at_rest("L3"), low.expected_at_rest("L3")) == (pytest.approx(4), 4)
+    assert (high.rate_at_rest("L3"), high.expected_at_rest("L3")) == (pytest.approx(4), L3.wanted)
+
+
+def test_a_return_is_full_when_twelve_seconds_hold_what_is_wanted() -> None:
+    back = played([4] * 20 + [0] * 5 + [10] * 30, [1] * 20, writes=[lowered(0, 4)], raised=20.0)
+    assert back.seconds_until_all_full() == 5 == back.seconds_until_full("L3")
+
+
+def test_a_spell_below_the_contract_holds_what_was_withheld_and_a_new_one_begins_after_the_return() -> None:
+    writes = [lowered(10, 5), lowered(14, 15), lowered(20, 20), lowered(30, 10)]
+    assert spells_below(writes, L3, ended_seconds=32) == [15 * 4 + 5 * 6, 10 * 2]
+
+
+def test_who_was_never_lowered_has_no_spell() -> None:
+    assert spells_below([lowered(1, 20)], L3, ended_seconds=100) == []
