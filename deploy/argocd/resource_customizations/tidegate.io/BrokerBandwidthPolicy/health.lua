@@ -38,14 +38,14 @@ if ready.reason == "Paused" then
 end
 if ready.status == "True" then
   -- Observe and throttling are what was declared: healthy, with a word. So is a load that is not known: contracts follow leaders meanwhile.
-  local told = {ready.message}
+  local messages = {ready.message}
   if condition("Throttling").status == "True" then
-    table.insert(told, "Throttled, as declared for a broker over its limit: " .. condition("Throttling").message)
+    table.insert(messages, "Throttled, as declared for a broker over its limit: " .. condition("Throttling").message)
   end
   if condition("MetricsFresh").status == "False" then
-    table.insert(told, "Load is not known in full: " .. condition("MetricsFresh").message)
+    table.insert(messages, "Load is not known in full: " .. condition("MetricsFresh").message)
   end
-  return {status = "Healthy", message = table.concat(told, ". ")}
+  return {status = "Healthy", message = table.concat(messages, ". ")}
 end
 if condition("Stalled").status ~= "True" and (ready.status == "Unknown" or passing[ready.reason]) then
   return {status = "Progressing", message = ready.message}
