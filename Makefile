@@ -30,7 +30,7 @@ image-rollup: setup ## Build the image of rollup Jobs, with Java and Spark, into
 	$(PYTHON) -m image --rollup $(if $(REVISION),--revision $(REVISION))
 
 .PHONY: doctor
-doctor: ## Say what this machine lacks, and the command that installs it
+doctor: ## List what this machine lacks, and the command that installs it
 	python3 -m lab doctor
 
 ##@ Test
@@ -60,7 +60,7 @@ integration-rest: setup
 	$(PYTHON) -m pytest tests/integration -m "integration and not throttling and not brokers" $(PYTEST)
 
 .PHONY: test-argo
-test-argo: setup ## Put the health scripts and Applications to Argo CD's own code (compiles a part of it once, minutes)
+test-argo: setup ## Run the health scripts and Applications through Argo CD's own code (compiles a part of it once, minutes)
 	$(PYTHON) -m pytest tests/integration/gitops/with_argo_cd.py $(PYTEST)
 
 .PHONY: image-check
@@ -76,7 +76,7 @@ e2e: setup ## Play the scenarios with Pods on a real cluster: LAB=kind (default)
 	$(PYTHON) -m pytest e2e --timeout=600 $(PYTEST)
 
 .PHONY: check
-check: setup ## Lint, types, who may know whom, generated files up to date, and the site of docs/
+check: setup ## Lint, types, import rules, generated files up to date, and the site of docs/
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
@@ -102,12 +102,12 @@ generate: setup ## Write every generated file again (crds/, docs/, charts/, depl
 	$(PYTHON) -m tools.architecture_picture
 
 .PHONY: goldens
-goldens: setup ## Write what messages read to again; the difference is for you to read
+goldens: setup ## Write the texts of messages to tests/goldens/ again; read the difference
 	rm -f tests/goldens/*.txt
 	WRITE_GOLDENS=1 $(PYTHON) -m pytest tests/unit -m golden
 
 .PHONY: chart-goldens
-chart-goldens: setup ## Write what the chart renders to again; the difference is for you to read
+chart-goldens: setup ## Write what the chart renders to the goldens again; read the difference
 	WRITE_GOLDENS=1 $(PYTHON) -m pytest tests/integration/chart/test_rendering.py -k golden
 
 .PHONY: kustomize-base
@@ -126,7 +126,7 @@ bench: setup ## Measure, and write docs/benchmarks.md with this machine's descri
 	$(PYTHON) -m bench
 
 .PHONY: house
-house: setup ## Measure sizes, imports, files a value passes, times and our own words against their bounds (HOUSE=--static: sources only)
+house: setup ## Measure sizes, imports, files a value passes, times and private words against their bounds (HOUSE=--static: sources only)
 	$(PYTHON) -m tools.house $(HOUSE)
 
 ##@ Help

@@ -267,7 +267,7 @@ def _fitting(text: str) -> str:
 
 
 def block(picture: Picture) -> str:
-    """What stands between the marks in the page: the picture, and a row for each of its boxes."""
+    """The text between the marks in the page: the picture, and a row for each of its boxes."""
     rows = [
         f"| `{box.title}` | {len(box.modules)} | {box.meaning} |"
         if ":" not in box.title

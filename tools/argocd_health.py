@@ -36,7 +36,7 @@ def _literal(script: Path) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Both files: what everybody wants, and what only waves of Applications need, which others may have set up already."""
+    """Both files: the health scripts, and the setting that only waves of Applications need, which may be set up already."""
     groups = {"argocd-cm.yaml": "tidegate.io", "argocd-cm-waves.yaml": "argoproj.io"}
     return {FOLDER / name: settings(FOLDER / name, sorted((CUSTOMIZATIONS / group).glob("*/health.lua"))) for name, group in groups.items()}
 

@@ -61,7 +61,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
-    """Refuse a page that would load something from another host: a site must not tell others who reads it, nor need them."""
+    """Refuse a page that would load something from another host: a site must neither need another host nor disclose its readers to one."""
     if elsewhere := sorted(set(_LOADED.findall(output))):
         raise PluginError(f"{page.file.src_uri} would load {', '.join(elsewhere)}; put it beside the page instead")
     return output

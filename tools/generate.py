@@ -1,7 +1,7 @@
-"""Committed files that are made from the code: written anew, or checked to be what the code would write.
+"""Generate the committed files that are made from the code, or check that they are what the code would write.
 
-Used by every generator, so that no page can say something the program does not. It knows nothing of what the files hold,
-and it never touches a file that is right already.
+The pages come from the same models, commands and reasons that the program uses, so that they cannot differ from it. A file
+that is right already is not touched.
 """
 
 import argparse
@@ -24,11 +24,8 @@ from tidegate.resources.crd import Schema, crd_document, object_schema
 from tidegate.resources.kinds import API_VERSION, CATEGORIES, GROUP, KINDS, Kind
 from tidegate.resources.rates import PATTERN
 
-# Renders the reference of the custom resources for people: fields, types, bounds, meaning and
-# rules, as Markdown.
-#
-# Made from the same schema that the API server enforces, so that the page cannot promise something
-# else.
+# docs/resources.md: fields, types, bounds, meaning and rules, from the schema that the API server
+# enforces.
 
 
 _LISTED_CATEGORIES = " and ".join(f"`{category}`" for category in CATEGORIES)
@@ -38,7 +35,7 @@ _INTRODUCTION = f"""<!-- Generated from operator/tidegate/resources; do not edit
 Group and version `{API_VERSION}`, all namespaced, categories {_LISTED_CATEGORIES} (`kubectl get tidegate`). References stay inside
 the namespace. The spec is yours: the operator never writes it, not even defaults; "if unset" names what it acts on where a field is
 left out. Defaults are not in the CRDs either: the API server would write them into your objects, GitOps tools would report items of
-lists as changed, and an upgrade could not tell an old default from your choice. The status is the operator's.
+lists as changed, and an upgrade could not distinguish an old default from your choice. The status is the operator's.
 
 The CRDs need Kubernetes 1.30 or later. The validation code of the API server of 1.30.14 accepts them and their examples; a running server
 was tried with 1.34 only. Field selectors on `spec.policyRef.name` need 1.31.
@@ -47,7 +44,7 @@ A **byte rate** is a whole number of bytes per second from 1024 to 9007199254740
 fraction, and one suffix, as `50Mi`, `50M`, `1250M`, `1.5Gi`. `k M G T` are powers of 1000, `Ki Mi Gi Ti` powers of 1024. Without a suffix
 it needs quotes in YAML: `"52428800"`. A fraction must come out as whole bytes: `1.5Ki` does, `1.3Ki` does not.
 
-What an object says wrong by itself is refused when it is applied, with the sentence listed under "must hold". What needs another
+An object that is wrong by itself is refused when it is applied, with the sentence listed under "must hold". What depends on another
 object (a missing policy or topic, the same user and client id in two tiers or twice in one) becomes a condition instead.
 """
 
@@ -87,7 +84,7 @@ def _fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
 
 
 def _unset_and_meaning(description: str) -> tuple[str, str]:
-    """What a description says of the field when it is left out (empty where it says nothing), and the rest of it."""
+    """The part of a description about a field that is left out (empty where there is none), and the rest of it."""
     unset = _UNSET.search(description)
     return ("", description) if unset is None else (unset[1], description.replace(unset[0], "").strip())
 
@@ -196,10 +193,7 @@ def write_or_check(files: Mapping[Path, str], *, command: str, arguments: Sequen
     return 1 if stale and check_only else 0
 
 
-# `docs/reasons.md`: the table of every reason, generated from the one enum, so that the two cannot
-# drift apart.
-#
-# It formats only; what a reason means is said in `controller_logic/reasons.py`.
+# docs/reasons.md: the table of every reason, from the enum in controller_logic/reasons.py.
 
 
 REASONS_PAGE = Path("docs/reasons.md")
@@ -208,9 +202,9 @@ REASONS_HEAD = """\
 
 <!-- Generated from controller_logic/reasons.py by `make generate`; do not edit by hand. -->
 
-The same words stand in conditions (`kubectl describe`), events, ledger records, `tidegate plan` and `explain`, and as labels of metrics.
-A reason never changes its spelling; the message beside it carries the numbers. Where `Ready` is `False` with a reason that is marked as
-stalled, a person must act: the condition `Stalled` is `True` then, and else `False`, which is what `kstatus` and tools that use it look at.
+The same reasons appear in conditions (`kubectl describe`), Events, ledger records, `tidegate plan` and `explain`, and as labels of metrics.
+A reason never changes its spelling; the message beside it has the numbers. Where `Ready` is `False` with a reason that is marked as
+stalled, a person must act: the condition `Stalled` is `True` then, and else `False`, never absent. `kstatus` and tools that use it read it.
 
 | Reason | What it means | Stalled |
 |---|---|---|
@@ -228,10 +222,9 @@ def reasons_page() -> str:
 # `charts/tidegate/README.md`: what the chart does, and a table of its values made from the
 # comments in `values.yaml`.
 #
-# A key is described by the comment right above it. One whose parts are described is a group; every
-# other is a row. A row without a
-# comment is refused, so that no value goes undescribed. What a value means is said in
-# `values.yaml`, what it may be in its schema.
+# A key is described by the comment right above it. A key whose parts are described is a group; every
+# other key is a row. A row without a comment is refused. The allowed values are in the schema of the
+# values.
 
 
 CHART_DIRECTORY = Path("charts/tidegate")
@@ -326,10 +319,7 @@ def _chart_cell(text: str) -> str:
     return text.replace("|", chr(92) + "|")
 
 
-# `docs/cli.md`: every command with its options, generated from the commands themselves, so that
-# the page cannot drift.
-#
-# It formats only; what an option means is said where the option is declared.
+# docs/cli.md: every command with its options, from the declarations in operator/tidegate/commands.
 
 
 CLI_PAGE = Path("docs/cli.md")
@@ -358,7 +348,7 @@ def cli_page() -> str:
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Each command with its words after `tidegate`; a group stands for its commands."""
+    """Each command with its name after `tidegate`; a group gives its commands."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from _commands(command, f"{before}{name} ")

@@ -85,7 +85,7 @@ def _imported(module: Module, known: Collection[str]) -> Iterator[str]:
 
 
 def _base(module: Module, node: ast.ImportFrom) -> str:
-    """What stands between `from` and `import`, relative imports resolved."""
+    """The name between `from` and `import`, relative imports resolved."""
     if not node.level:
         return node.module or ""
     package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]

@@ -1,7 +1,7 @@
-"""`python -m tools.simulate.__main__ scenario.toml` plays a scenario through `throttle` and prints every decision, line by line.
+"""`python -m tools.simulate scenario.toml` plays a scenario through `throttle` and prints every decision.
 
-For documentation, tests and people who tune constants. What a scenario may say is in `scenario.py`, what it is played on in
-`rehearsal.py`. Exit code 2 for a file that cannot be read or says something wrong.
+For documentation, tests and people who tune constants. `scenario.py` reads the file, `model.py` is the simulated cluster. Exit code
+2 for a file that cannot be read or is not valid.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from tools.simulate.scenario import Scenario, ScenarioError, scenario_of
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the file that the command line names."""
-    parser = argparse.ArgumentParser(prog="python -m tools.simulate.__main__", description="Play a scenario and print the decisions.")
+    parser = argparse.ArgumentParser(prog="python -m tools.simulate", description="Play a scenario and print the decisions.")
     parser.add_argument("scenario", help="a TOML file; see examples/scenarios/")
     path = parser.parse_args(arguments).scenario
     try:
@@ -28,27 +28,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for line in lines_of(scenario):
             print(line, flush=True)
-    except BrokenPipeError:  # whoever reads has seen enough, as with `| head`
-        sys.stderr.close()  # else the interpreter complains once more when it ends
+    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
+        sys.stderr.close()  # else the interpreter prints the error once more when it ends
     return 0
 
 
 def lines_of(scenario: Scenario) -> Iterator[str]:
-    """The whole play as lines: a heading, then every round in which something was decided or changed, then what is in force at the end."""
-    estate = scenario.estate()
+    """All output lines: a heading, then every round in which something was decided or changed, then what is in force at the end."""
+    cluster = scenario.cluster()
     yield scenario.title
-    told: dict[str, tuple[Phase, tuple[str, ...]]] = {}
-    while estate.now_seconds < scenario.seconds:
-        for change in scenario.due(estate.now_seconds, estate.now_seconds + scenario.interval_seconds):
+    printed: dict[str, tuple[Phase, tuple[str, ...]]] = {}
+    while cluster.now_seconds < scenario.seconds:
+        for change in scenario.due(cluster.now_seconds, cluster.now_seconds + scenario.interval_seconds):
             yield f"{change.at_seconds:6.0f} s  {change.words}"
-            change.play(estate)
-        decision = estate.run(scenario.interval_seconds)
+            change.play(cluster)
+        decision = cluster.run(scenario.interval_seconds)
         for one in decision.rounds:
             news = (one.phase, tuple(finding.reason.value for finding in one.findings))
-            if news != told.get(one.direction, (Phase.NORMAL, ())) or any(step.kind is not StepKind.HOLD for step in one.steps):
+            if news != printed.get(one.direction, (Phase.NORMAL, ())) or any(step.kind is not StepKind.HOLD for step in one.steps):
                 yield from _round(one)
-            told[one.direction] = news
-    yield from _end(estate)
+            printed[one.direction] = news
+    yield from _end(cluster)
 
 
 def _round(one: Round) -> Iterator[str]:
@@ -79,10 +79,10 @@ def _step(step: ThrottleStep) -> str:
     return f"{words}, {ends}; mute at most {step.predicted_mute_seconds:.0f} s; {effect}"
 
 
-def _end(estate: SimulatedCluster) -> Iterator[str]:
-    yield f"{estate.now_seconds:6.0f} s  in force at the end:"
-    for actor in estate.actors:
-        in_force = estate.in_force.get(actor.key, actor.promised)
+def _end(cluster: SimulatedCluster) -> Iterator[str]:
+    yield f"{cluster.now_seconds:6.0f} s  in force at the end:"
+    for actor in cluster.actors:
+        in_force = cluster.in_force.get(actor.key, actor.promised)
         state = "contract" if in_force == actor.promised else f"of {_mb(actor.promised)}"
         yield f"          {actor.level.value} {actor.entity} {actor.direction.value}: {_mb(in_force)} MB/s ({state})"
 

@@ -1,7 +1,7 @@
-"""A small estate that obeys: clients send what they want up to their quota, NICs carry what is sent, quotas are applied at once.
+"""A small simulated cluster: clients send what they want up to their quota, NICs carry what is sent, quotas are applied at once.
 
-It closes the loop around `throttle` where no Kafka is at hand: `simulate` plays scenarios on it, property tests play random ones. It has no
-quota window, no mute and no network: what a client does while it is muted, only a real broker shows. Rates are bytes per second.
+It closes the loop around `throttle` without a Kafka: `tools.simulate` plays scenarios on it, property tests play random ones. It has
+no quota window, no mute and no network; only a real broker shows what a client does while it is muted. Rates are bytes per second.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,10 +47,10 @@ class SimulatedClient:
 
 @dataclass(slots=True)
 class SimulatedCluster:
-    """The estate at one moment. Whoever plays changes its fields between rounds.
+    """The cluster at one moment. The player changes its fields between rounds.
 
     `wants` is what each actor would send on each broker, `other` what else goes through a NIC (replication, foreign traffic); `lies`
-    replaces what a NIC says (None = it says nothing); `silent` brokers tell no client rates.
+    replaces the reading of a NIC (None = no reading); `silent` brokers report no client rates.
     """
 
     limits: dict[int, BrokerLimit]
@@ -70,20 +70,20 @@ class SimulatedCluster:
     _clients: dict[tuple[Entity, int, Direction], ClientRate] = field(default_factory=dict)
 
     def sends(self, actor: SimulatedClient, broker: int) -> float:
-        """What it sends there now: what it wants, up to its quota."""
+        """The rate that it sends there now: what it wants, up to its quota."""
         if broker in self.dead or not actor.leaders.get(broker):
             return 0.0
         return min(self.wants.get((actor.key, broker), 0.0), float(self.in_force.get(actor.key, actor.promised)))
 
     def carries(self, broker: int, direction: Direction) -> float:
-        """What goes through the NIC, up to its speed."""
+        """The rate through the NIC, up to its speed."""
         sent = sum(self.sends(actor, broker) for actor in self.actors if actor.direction is direction)
         capacity = self.limits[broker].capacity(direction)
         carried = sent + self.other.get((broker, direction), 0.0)
         return carried if capacity is None else min(carried, float(capacity))
 
     def pass_time(self, seconds: float) -> None:
-        """Let so much time pass, in one span of every NIC, and read everything at its end."""
+        """Let time pass, in one span of every NIC, and read everything at its end."""
         self.now_seconds += seconds
         for broker in self.limits.keys() - self.dead:
             for direction in Direction:
@@ -92,7 +92,7 @@ class SimulatedCluster:
                 self._read_clients(broker)
 
     def given(self) -> ThrottleInput:
-        """What `throttle` is asked now."""
+        """The input of `throttle` now."""
         readings = Readings(self.now_seconds, self.scrape_seconds, dict(self._spans), dict(self._clients))
         live = frozenset(self.limits.keys() - self.dead)
         return ThrottleInput(self.now_seconds, readings, self.limits, live, tuple(map(self._managed, self.actors)), self.settings)
@@ -121,9 +121,9 @@ class SimulatedCluster:
 
     def _read_nic(self, broker: int, direction: Direction, seconds: float) -> None:
         place = (broker, direction)
-        said = self.lies[place] if place in self.lies else self.carries(broker, direction)
+        rate = self.lies[place] if place in self.lies else self.carries(broker, direction)
         spans = tuple(span for span in self._spans.get(place, ()) if self.now_seconds - span.at_seconds <= _NEWEST_SECONDS)
-        self._spans[place] = spans if said is None else (*spans, NicSpan(self.now_seconds, seconds, said))
+        self._spans[place] = spans if rate is None else (*spans, NicSpan(self.now_seconds, seconds, rate))
 
     def _read_clients(self, broker: int) -> None:
         for actor in self.actors:

@@ -1,30 +1,28 @@
-"""A scenario as a person writes it in TOML: brokers with limits, users with contracts, and what changes when.
+"""Read a scenario in TOML: brokers with limits, users with contracts, and what changes when.
 
-    title = "One broker, four users"
-    seconds = 900                    # how long it plays
-    scrapeSeconds = 15               # how often there is a reading, and a decision
-    [escalation]                     # as in the policy; each may be left out
-    maxMuteSeconds = 12
-    [quotaWindow]
-    samples = 11
-    [brokers.1]
-    egress = {limit = 50_000_000}    # bytes per second; also capacity, and the same for ingress
-    [[users]]
-    user = "reports"                 # and/or clientId
-    level = "L3"
-    direction = "egress"
-    contract = 60_000_000            # for each leader, bytes per second
-    throttledRate = 1_000_000        # absent on L0
-    leaders = {1 = 1}                # on each broker
-    [[changes]]
-    at = 60
-    demand = {reports = 25_000_000}  # on each broker that leads for it; by user, or by clientId where there is no user
-    other = {1 = 5_000_000}          # what else goes out through the broker's NIC (ingress: otherIngress)
-    limit = {1 = 900_000_000}        # a new egress limit
-    nic = {1 = -1}                  # what the egress NIC says from now on; "none" = nothing, "true" = the truth again
-    silent = [1]                     # brokers that tell no client rates from now on
-
-It checks words and numbers and decides nothing.
+title = "One broker, four users"
+seconds = 900                    # how long it plays
+scrapeSeconds = 15               # how often there is a reading, and a decision
+[escalation]                     # as in the policy; each may be left out
+maxMuteSeconds = 12
+[quotaWindow]
+samples = 11
+[brokers.1]
+egress = {limit = 50_000_000}    # bytes per second; also capacity, and the same for ingress
+[[users]]
+user = "reports"                 # and/or clientId
+level = "L3"
+direction = "egress"
+contract = 60_000_000            # for each leader, bytes per second
+throttledRate = 1_000_000        # absent on L0
+leaders = {1 = 1}                # on each broker
+[[changes]]
+at = 60
+demand = {reports = 25_000_000}  # on each broker that leads for it; by user, or by clientId where there is no user
+other = {1 = 5_000_000}          # what else goes out through the broker's NIC (ingress: otherIngress)
+limit = {1 = 900_000_000}        # a new egress limit
+nic = {1 = -1}                   # the reading of the egress NIC from now on; "none" = no reading, "true" = the true rate again
+silent = [1]                     # brokers that report no client rates from now on
 """
 
 import tomllib
@@ -38,16 +36,15 @@ from controller_logic.throttle.input import RateHistory, ThrottleMemory
 from controller_logic.throttle.settings import ThrottleSettings
 from tools.simulate.model import SimulatedClient, SimulatedCluster
 
-# Reading checked values out of a parsed TOML table, so that every mistake is told with its place
-# and what must hold.
+# Checked values of a parsed TOML table. Every mistake is reported with its place and what must hold.
 
 
 class ScenarioError(Exception):
-    """A scenario that cannot be played; the message says what must hold and where."""
+    """A scenario that cannot be played; the message has the place and what must hold."""
 
 
 class Words:
-    """One table of the file. Whatever is read is struck off, and `nothing_else` refuses what is left: a typo is never ignored."""
+    """One table of the file. `nothing_else` refuses the keys that were not read, so a typo is never ignored."""
 
     def __init__(self, table: dict[str, Any], where: str) -> None:
         self.where = where
@@ -59,7 +56,7 @@ class Words:
             raise ScenarioError(f"{self.where} has {', '.join(sorted(self._unread))}, which means nothing here")
 
     def spoken(self, *without: str) -> str:
-        """Everything that the table says, for people."""
+        """All keys and values of the table, for people."""
         return ", ".join(f"{key} {_spoken(value)}" for key, value in self._table.items() if key not in without)
 
     def text(self, key: str, default: str) -> str:
@@ -119,7 +116,7 @@ class Words:
         return {name: self._not_negative(key, value) for name, value in found.items()}
 
     def nics(self, key: str, known: Collection[int]) -> dict[int, float | bool | None]:
-        """What each NIC is made to say: a number (also a false one), None for nothing, True for the truth."""
+        """The reading of each NIC from now on: a number (also a false one), None for no reading, True for the true rate."""
         found = self._typed(key, dict, "a table by broker id", {})
         return {self._known_broker(name, key, known): self._nic(key, value) for name, value in found.items()}
 
@@ -179,7 +176,7 @@ _LONGEST_SECONDS = 7 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens at one moment. `words` say it as it was written."""
+    """What happens at one moment; `words` is the entry as it was written."""
 
     at_seconds: float
     words: str
@@ -189,24 +186,24 @@ class Change:
     nic: Mapping[int, float | bool | None] = field(default_factory=dict)
     silent: frozenset[int] | None = None
 
-    def play(self, estate: SimulatedCluster) -> None:
-        """Make it so."""
-        for actor in estate.actors:
+    def play(self, cluster: SimulatedCluster) -> None:
+        """Apply the change to the cluster."""
+        for actor in cluster.actors:
             if _name(actor.entity) in self.demand:
                 wanted = self.demand[_name(actor.entity)]
-                estate.wants |= {(actor.key, broker): wanted for broker in actor.leaders}
-        estate.other |= self.other
+                cluster.wants |= {(actor.key, broker): wanted for broker in actor.leaders}
+        cluster.other |= self.other
         for broker, limit in self.limit.items():
-            estate.limits[broker] = replace(estate.limits[broker], egress=limit)
-        for broker, said in self.nic.items():
-            _lie(estate, broker, said)
+            cluster.limits[broker] = replace(cluster.limits[broker], egress=limit)
+        for broker, reading in self.nic.items():
+            _set_reading(cluster, broker, reading)
         if self.silent is not None:
-            estate.silent = set(self.silent)
+            cluster.silent = set(self.silent)
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A checked scenario; `estate()` makes a fresh one to play it on."""
+    """A checked scenario; `cluster()` makes a fresh simulated cluster to play it on."""
 
     title: str
     seconds: float
@@ -216,14 +213,14 @@ class Scenario:
     actors: tuple[SimulatedClient, ...]
     changes: tuple[Change, ...]
 
-    def estate(self) -> SimulatedCluster:
-        """Everybody at the contract, and watched for long enough."""
-        estate = SimulatedCluster(dict(self.limits), list(self.actors), self.settings, self.interval_seconds)
+    def cluster(self) -> SimulatedCluster:
+        """A cluster with every client at its contract, and with rates seen for long enough."""
+        cluster = SimulatedCluster(dict(self.limits), list(self.actors), self.settings, self.interval_seconds)
         for actor in self.actors:
-            estate.in_force[actor.key] = actor.promised
+            cluster.in_force[actor.key] = actor.promised
         long_ago = RateHistory(since_seconds=-self.settings.peak_seconds)
-        estate.memory = ThrottleMemory(seen={actor.key: long_ago for actor in self.actors})
-        return estate
+        cluster.memory = ThrottleMemory(seen={actor.key: long_ago for actor in self.actors})
+        return cluster
 
     def due(self, since_seconds: float, before_seconds: float) -> Iterator[Change]:
         """The changes of one interval, in the order in which they happen."""
@@ -234,12 +231,12 @@ def _name(entity: Entity) -> str:
     return str(entity.user if entity.user is not None else entity.client_id)
 
 
-def _lie(estate: SimulatedCluster, broker: int, said: float | bool | None) -> None:
+def _set_reading(cluster: SimulatedCluster, broker: int, reading: float | bool | None) -> None:
     place = (broker, Direction.EGRESS)
-    if said is True:
-        estate.lies.pop(place, None)
+    if reading is True:
+        cluster.lies.pop(place, None)
     else:
-        estate.lies[place] = said
+        cluster.lies[place] = reading
 
 
 def scenario_of(text: str) -> Scenario:

@@ -1,5 +1,5 @@
--- What Argo CD shows of a BusinessTier: whether every member has what it was promised, which its condition Ready says. A throttled
--- member has: a throttle is what the tier declares for a broker over its limit.
+-- Health of a BusinessTier for Argo CD, from its condition Ready. Throttled is healthy: it is what the tier declares for a broker over
+-- its limit.
 -- Argo CD opens no string library for this script.
 
 -- reasons for not being ready that pass by themselves, or once another object is there
