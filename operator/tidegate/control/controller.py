@@ -1,6 +1,7 @@
-"""One policy: runs a pass when asked to, from the cached resources to the report, and lets the policy go when it is deleted.
+"""Runs the passes of one policy, from the cached resources to the report, and releases the policy when it is deleted.
 
-It waits for nothing; `control_loop.py` says when a pass runs, and `report_desk.py` has it reported while the next one may run already.
+It waits for nothing: the loop in `manager.py` decides when a pass runs, and the queue in
+`report/reporter.py` delivers the report while the next pass may run already.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,30 +29,29 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_O
 from tidegate.metrics import count_writes
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 
-# When a policy that is being deleted may go: everything given back, or the time for it over.
+# --- deletion: the policy may go when everything is given back, or the time for it is over --------
 #
-# The finalizer can never block for ever: the deadline counts from the first time this process saw
-# the deletion, whether
-# ZooKeeper answers or not. What is left then stays in the ledger, and the claim stays with it,
-# until `tidegate restore`.
+# The finalizer never blocks for ever: the deadline counts from the first time this process saw the
+# deletion, whether ZooKeeper answers or not. Quotas that are left then stay in the ledger, and the
+# claim stays with them, until `tidegate restore`.
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionOutcome:
-    """The policy may go. `incomplete` says what is left behind, None when nothing is."""
+    """The policy may go. `incomplete` names what is left behind, None when nothing is."""
 
     incomplete: str | None
 
 
 class Deletion:
-    """Watches one policy's deletion."""
+    """Decides when the finalizer of one policy comes off."""
 
     def __init__(self, deadline_seconds: float) -> None:
         self._deadline_seconds = deadline_seconds
         self._seen_at_seconds: float | None = None
 
     def conclude(self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float) -> DeletionOutcome | None:
-        """Farewell, or None while there is something to do and time for it. `result` None = there was no pass (broken spec)."""
+        """The outcome, or None while quotas are left and there is time. `result` None = there was no pass (broken spec)."""
         if self._seen_at_seconds is None:
             self._seen_at_seconds = now_seconds
         if result is not None and result.decision.finished_deleting and result.error is None:
@@ -66,8 +66,8 @@ class Deletion:
         what = "It is not known how many quotas" if left is None else f"{counted(len(left), 'quota')} ({listed(left)})"
         why = "" if result is None or not result.decision.holds else f" because {result.decision.holds[0].message}."
         return (
-            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy is let go and they stay as they are."
-            f"{why} The ledger still knows what stood there before: `tidegate restore --zookeeper {address}` gives it back"
+            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy is released and they stay as they are."
+            f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper {address}` gives it back"
         )
 
 
@@ -78,22 +78,19 @@ def _ours(result: PassResult, policy_key: str) -> list[str] | None:
     return sorted(str(entity) for entity, quota in quotas.items() if quota.ledger is not None and quota.ledger.policy_key == policy_key)
 
 
-# Says a first word of something that takes long, and nothing of what is over before anybody would
-# have asked.
+# --- the first status of a new object -------------------------------------------------------------
 #
-# It knows nothing of what is said. A first pass reports itself when it ends; only one that waits
-# for a cluster that does not answer needs
-# somebody to say meanwhile that it was seen.
-
+# A first pass reports itself when it ends. Only one that waits for a cluster that does not answer
+# needs a report meanwhile.
 
 FIRST_WORD_AFTER_SECONDS = 5.0
 
 
 @contextmanager
 def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
-    """Call `say`, from another thread, if neither the body is over after that time nor what the body was given was called.
+    """Call `say`, from another thread, if after that time the body still runs and has not called what it was given.
 
-    After that call, and on leaving, it has been said to its end or will never be said, so that what is said next has the last word.
+    After that call, and on leaving, `say` has returned or will never be called, so that the next report is the last one.
     """
     timer = Timer(after_seconds, say)
     timer.daemon = True
@@ -109,11 +106,8 @@ def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Ite
         unneeded()
 
 
-# What has to stand before the first write: the finalizer that lets a deletion give quotas back,
-# and the claim on the cluster.
-#
-# Neither is taken by a policy that writes nothing (Observe, paused, held or being deleted).
-
+# --- before the first write: the finalizer, with which a deletion gives quotas back, and the claim
+# on the cluster. A policy that writes nothing (Observe, paused, held or being deleted) takes neither.
 
 RESTORE_FINALIZER = "tidegate.io/restore"
 
@@ -142,11 +136,8 @@ def take_ownership(
     return changed
 
 
-# Which of several policies has the right to a Kafka cluster, before any of them has claimed it:
-# the older object.
-#
-# The claim in ZooKeeper decides in the end, also between replicas; this keeps a younger policy
-# from claiming first.
+# The older of two policies has the right to a Kafka cluster. The claim in ZooKeeper decides in the
+# end, also between replicas; this keeps a younger policy from claiming first.
 
 
 def competing_policy(policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]) -> str | None:
@@ -169,7 +160,7 @@ log = structlog.get_logger(__name__)
 
 
 class Controller:
-    """Passes over the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called for brokers and readings."""
+    """The passes of the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called for brokers and readings."""
 
     def __init__(self, key: str, world: OperatorContext, *, may_write: Callable[[], bool], wake: Callable[[Cause], None]) -> None:
         self._key = key
@@ -194,7 +185,7 @@ class Controller:
         self._seen_before = False
 
     def close(self) -> None:
-        """Deliver the last report and let the cluster go."""
+        """Deliver the last report and close the connections."""
         self._metrics.close()
         self._rollups.close()
         self._desk.close()
@@ -219,7 +210,7 @@ class Controller:
         return self._backoff.next_seconds()
 
     def leaders_moved(self) -> bool:
-        """Whether brokers or leaders differ from what the last pass saw; False also when nobody answers."""
+        """Whether brokers or leaders differ from what the last pass saw; False also when none answers."""
         if self._declared is None or self._topology is None:
             return False
         try:
@@ -229,7 +220,7 @@ class Controller:
         return (now.brokers, now.topics) != (self._topology.brokers, self._topology.topics)
 
     def _of(self, policy: JsonObject, kind: ResourceKind) -> list[JsonObject]:
-        """The objects of this kind that refer to the policy and are to stay."""
+        """The objects of this kind that refer to the policy and are not being deleted."""
         known = [raw for raw in self._world.cache.snapshot(kind) if belongs_to(raw, policy)]
         return [raw for raw in known if not raw["metadata"].get("deletionTimestamp")]
 
@@ -259,7 +250,7 @@ class Controller:
         return result
 
     def _report(self, report: PassReport) -> None:
-        """Called by the desk. Objects are shown as they are known now: the report before this one may have written their statuses."""
+        """Deliver one report, in the thread of the queue, with the newest objects: the report before it may have written statuses."""
         known = self._world.cache.with_known_status
         thread = f"reports of {self._key}"
         self._world.vital_signs.beat(thread)
@@ -306,7 +297,7 @@ class Controller:
             return self._pass.without_cluster(declared, error)
 
         def prepare(seen: ObservationResult) -> None:
-            heard_of_cluster()  # a pass that only has much to write says so itself when it ends
+            heard_of_cluster()  # a pass that only has much to write reports it when it ends
             ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
             changed = take_ownership(seen, policy, ref=ref, kubernetes=self._world.kubernetes, store=cluster.store)
             if changed is not None:

@@ -1,7 +1,8 @@
-"""Which policies exist, which of them this replica holds, and the loops that run them.
+"""Runs a loop for each policy whose Lease this replica holds.
 
-Two threads: one renews Leases and does nothing else, so that nothing can make it late; the other keeps the lists of resources
-fresh, starts and stops loops, and speaks of tiers and overrides whose policy does not exist.
+Two threads: one renews Leases and does nothing else, so that nothing can make it late. The other
+keeps the lists of resources fresh, starts and stops loops, and reports tiers and overrides whose
+policy does not exist.
 """
 
 import threading
@@ -18,13 +19,8 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_O
 from tidegate.kube.cache import relist
 from tidegate.throttle_metrics import policy_labels
 
-# The thread of one policy: a pass at once, then whenever something wakes it, a step is due, or the
-# poll comes round.
-#
-# After a broker event leaders move late and without further events, so for a bounded while the
-# loop asks for them twice a second
-# and runs a pass as soon as they differ. Whatever a pass raises is logged and counted here, and
-# the loop goes on.
+# After a broker event leaders move late and without further events, so for a bounded while the loop
+# asks for them twice a second and runs a pass as soon as they differ.
 
 
 log = structlog.get_logger(__name__)
@@ -34,7 +30,10 @@ SETTLE_SECONDS = 15.0
 
 
 class ControlLoop:
-    """One running policy. `start` once, `stop` once; a stopped loop has finished its batch."""
+    """The thread of one policy: a pass at once, then one whenever something wakes it, a step is due or the poll interval is over.
+
+    Whatever a pass raises is logged and counted here, and the loop goes on. A loop that has ended has finished its batch.
+    """
 
     def __init__(self, key: str, world: OperatorContext, controller: Controller, wakeup: Wakeup) -> None:
         self.key = key

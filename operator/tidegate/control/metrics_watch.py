@@ -1,7 +1,8 @@
-"""Reads one policy's metrics again and again beside its passes, which take the newest reading there is and never wait for one.
+"""Reads one policy's metrics beside its passes, which take the newest reading and never wait for one.
 
-A Prometheus that is slow or away must not hold up a quota that follows its leaders. Whether a reading is fresh enough to act on is judged
-by the core, from the times of its samples. One thread, which lives as long as the policy names metrics.
+A Prometheus that is slow or away must not delay a quota that follows its leaders. The core judges
+whether a reading is fresh enough, from the times of its samples. One thread, as long as the policy
+names metrics.
 """
 
 import contextlib
@@ -26,8 +27,8 @@ from tidegate.resources.policy import MetricsSource
 
 log = structlog.get_logger(__name__)
 
-# Passes are not worth more: NICs are judged over several scrapes, and each pass reads every quota. But a pass that something else
-# wakes finds readings that may still be used, so they are taken twice in the time in which they go stale.
+# More passes would be of no use: NICs are judged over several scrapes, and each pass reads every quota. But a pass that something else
+# wakes needs a reading that is not stale, so there are two in the time in which one goes stale.
 SHORTEST_INTERVAL_SECONDS = 5.0
 _BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
 _STOP_SECONDS = 1.0
@@ -46,7 +47,7 @@ OpenReader = Callable[[MetricsSettings], Reader]
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What a watch needs of the process. `wake` is called after each reading, `beat` and `forget` are its signs of life."""
+    """The parts of the process that a watch needs. `wake` is called after each reading, `beat` and `forget` are its signs of life."""
 
     kubernetes: Kubernetes
     wake: Callable[[], None]

@@ -1,15 +1,18 @@
-"""The custom resources as this process knows them: fed by watch events, put right by full lists, read by control passes.
+"""Caches the custom resources: watch events update them, full lists correct them, control passes read them.
 
-Two streams meet here and neither is in order with the other. A watch tells of changes at once, but loses deletions when it has to start
-over; a list is complete, but was taken a moment ago. Versions are opaque, so nothing is compared as older or newer. Instead:
+Two streams meet here and neither is in order with the other. A watch reports changes at once, but
+loses deletions when it has to start over. A list is complete, but was taken a moment ago. Versions
+are opaque, so nothing is compared as older or newer. Instead:
 
-- whoever lists says when the list begins (`begin_list`); an object that the watch put or removed after that keeps the watch's word;
-- for every other object the list is right: what it does not name is gone, even when no watch ever said so;
-- a uid that the watch saw deleted never comes back, whatever a list or a late event says.
+- The caller of a list marks its begin (`begin_list`). An object that the watch put or removed after
+  that stays as the watch left it.
+- For every other object the list is right: one that is not in it is gone, even without a watch event.
+- A uid that the watch saw deleted never comes back, whatever a list or a late event has.
 
-`wake` is called, outside the lock, when something changed that a decision could depend on. Statuses are ours, so a change of a status
-alone wakes nobody, nor does one of finalizers. `forget` is called, outside the lock too, with the uid of each object that is gone.
-Objects are shared with readers: nobody changes one.
+`wake` is called, outside the lock, when something changed that a decision could depend on. Statuses
+are our own, so a change of a status alone does not wake, nor does one of finalizers. `forget` is
+called, outside the lock too, with the uid of each object that is gone. Objects are shared with
+readers, which must not change them.
 """
 
 from __future__ import annotations
@@ -65,9 +68,9 @@ class ResourceCache:
         self._lock = threading.Lock()
 
     def put(self, kind: ResourceKind, obj: Mapping[str, Any]) -> None:
-        """Take over `obj` as the watch told of it, or as our own write left it.
+        """Take over `obj` from the watch, or from the answer to our own write.
 
-        The same version again, an older spec than the one that is known (the watch may lag behind our writes), and an object that was
+        The same version again, an older spec than the cached one (the watch may lag behind our writes), and an object that was
         deleted are ignored.
         """
         slim = _without_managed_fields(obj)
@@ -120,9 +123,9 @@ class ResourceCache:
             self._wake()
 
     def with_known_status(self, kind: ResourceKind, seen: JsonObject) -> JsonObject:
-        """The object as it is known now, but with the spec and generation of `seen`; `seen` itself when it is gone.
+        """The cached object, but with the spec and generation of `seen`; `seen` itself when it is gone.
 
-        What is said of an object belongs to the spec that was acted on, and is said over the status that stands there.
+        A report belongs to the spec that was acted on, and is written over the present status.
         """
         with self._lock:
             known = self._shelf(kind).objects.get(seen["metadata"]["uid"])
@@ -131,7 +134,7 @@ class ResourceCache:
         return {**known, "spec": seen.get("spec"), "metadata": {**known["metadata"], "generation": _generation(seen)}}
 
     def snapshot(self, kind: ResourceKind) -> tuple[JsonObject, ...]:
-        """Every object of `kind` that is known, by namespace and name. Whether these are all is told by `list_age_seconds`."""
+        """Every cached object of `kind`, by namespace and name. `list_age_seconds` shows whether these are all."""
         with self._lock:
             known = list(self._shelf(kind).objects.values())
         return tuple(sorted(known, key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"])))
@@ -151,7 +154,7 @@ class ResourceCache:
 
 
 def relist(cache: ResourceCache, kubernetes: Kubernetes, kind: ResourceKind, *, namespaces: Sequence[str] = ()) -> None:
-    """Put the cache right with a full list; raises what `list_all` raises, and then leaves the cache as it is."""
+    """Correct the cache with a full list; raises what `list_all` raises, and then leaves the cache as it is."""
     start = cache.begin_list(kind)
     cache.replace_all(start, kubernetes.list_all(kind, namespaces).items)
 
@@ -180,6 +183,6 @@ def _matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _relevant(obj: Mapping[str, Any]) -> tuple[object, object]:
-    # a version alone says nothing, and finalizers ours and others' come and go without anything to decide
+    # a version alone means nothing, and finalizers ours and others' come and go without anything to decide
     metadata = {key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", "finalizers")}
     return obj.get("spec"), metadata
