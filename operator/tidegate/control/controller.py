@@ -83,7 +83,7 @@ def _ours(result: PassResult, policy_key: str) -> list[str] | None:
 # A first pass reports itself when it ends. Only one that waits for a cluster that does not answer
 # needs a report meanwhile.
 
-FIRST_WORD_AFTER_SECONDS = 5.0
+PENDING_AFTER_SECONDS = 5.0
 
 
 @contextmanager
@@ -240,8 +240,8 @@ class Controller:
             self._world.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()
             return None
         rollups = None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
-        with self._first_word(policy, tiers, overrides) as heard_of_cluster:
-            result = self._run(policy, declared, rollups, heard_of_cluster)
+        with self._pending_report(policy, tiers, overrides) as cluster_answered:
+            result = self._run(policy, declared, rollups, cluster_answered)
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
@@ -279,16 +279,16 @@ class Controller:
         brokers = None if self._topology is None else self._topology.brokers
         return self._metrics.latest(None if declared.policy.deleting else declared.spec.metrics, brokers)
 
-    def _first_word(
+    def _pending_report(
         self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
     ) -> AbstractContextManager[Callable[[], None]]:
         if self._seen_before:
             return nullcontext(lambda: None)
         self._seen_before = True
-        return report_pending_if_slow(lambda: self._world.reporter.first_seen(policy, tiers, overrides), FIRST_WORD_AFTER_SECONDS)
+        return report_pending_if_slow(lambda: self._world.reporter.first_seen(policy, tiers, overrides), PENDING_AFTER_SECONDS)
 
     def _run(
-        self, policy: JsonObject, declared: Declared, rollups: RollupProgress | None, heard_of_cluster: Callable[[], None]
+        self, policy: JsonObject, declared: Declared, rollups: RollupProgress | None, cluster_answered: Callable[[], None]
     ) -> PassResult:
         readings, usage = self._newest_reading(declared), None if rollups is None else rollups.usage
         try:
@@ -297,7 +297,7 @@ class Controller:
             return self._pass.without_cluster(declared, error)
 
         def prepare(seen: ObservationResult) -> None:
-            heard_of_cluster()  # a pass that only has much to write reports it when it ends
+            cluster_answered()  # a pass that only has much to write reports it when it ends
             ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
             changed = take_ownership(seen, policy, ref=ref, kubernetes=self._world.kubernetes, store=cluster.store)
             if changed is not None:

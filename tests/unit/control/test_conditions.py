@@ -1,4 +1,4 @@
-"""Conditions and Events say the same as the numbers: what is not in sync has its reason, and only what warns is a warning."""
+"""Conditions and Events agree with the numbers: a quota that is not in sync has its reason, and only a warning is a Warning."""
 
 from collections.abc import Callable
 from typing import Any

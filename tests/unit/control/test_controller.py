@@ -1,4 +1,4 @@
-"""One policy from resources to znodes and status, level-triggered, on in-memory twins."""
+"""One policy from resources to znodes and status, level-triggered, on in-memory doubles."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tidegate.errors import NotFound, Unreachable
 from tidegate.kube.api import ObjectRef
 
 
-def test_a_contract_stands_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
+def test_a_contract_is_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
     policy, tier = stage.policy(), stage.tier()
     stage.run()
     assert stage.produce() == "10000000"

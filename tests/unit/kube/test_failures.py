@@ -1,4 +1,4 @@
-"""A failed request becomes the error that says whether it can have happened, and what to do."""
+"""A failed request becomes an error with whether it can have happened, and what to do."""
 
 from __future__ import annotations
 

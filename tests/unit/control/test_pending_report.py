@@ -1,4 +1,4 @@
-"""Objects are spoken of before the first pass ends only when that takes long, and the pass has the last word."""
+"""Objects are reported before the first pass ends only when that takes long, and the report of the pass comes last."""
 
 import threading
 from typing import Any
@@ -11,14 +11,14 @@ from tidegate.control import controller as controller_module
 from tidegate.control.controller import report_pending_if_slow
 
 
-def test_what_is_over_in_time_is_never_spoken_of() -> None:
+def test_a_pass_that_ends_in_time_has_no_report_before() -> None:
     said: list[str] = []
     with report_pending_if_slow(lambda: said.append("seen"), 60.0):
         pass
     assert said == []
 
 
-def test_a_word_that_was_begun_is_finished_before_the_next() -> None:
+def test_a_report_that_was_begun_is_finished_before_the_next() -> None:
     said: list[str] = []
     begun, go_on = threading.Event(), threading.Event()
 
@@ -34,7 +34,7 @@ def test_a_word_that_was_begun_is_finished_before_the_next() -> None:
     assert said == ["seen", "done"]
 
 
-def test_once_it_is_not_needed_any_more_it_is_not_said_however_long_the_rest_takes() -> None:
+def test_once_it_is_not_needed_there_is_no_report_however_long_the_rest_takes() -> None:
     said: list[str] = []
     with report_pending_if_slow(lambda: said.append("seen"), 60.0) as unneeded:
         unneeded()
@@ -46,7 +46,7 @@ def waiting_to_speak() -> bool:
     return any(isinstance(thread, threading.Timer) for thread in threading.enumerate())
 
 
-def test_a_pass_that_only_has_much_to_write_is_not_spoken_of_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_only_has_much_to_write_is_not_reported_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     policy, _ = stage.policy(), stage.tier()
     facts, write = stage.store.facts, stage.store.write
@@ -68,7 +68,7 @@ def test_a_pass_that_only_has_much_to_write_is_not_spoken_of_before_it_ends(monk
 
 
 def test_while_a_cluster_keeps_the_first_pass_waiting_its_objects_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_module, "FIRST_WORD_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(controller_module, "PENDING_AFTER_SECONDS", 0.0)
     stage = Stage()
     policy, tier = stage.policy(), stage.tier()
     seen: list[tuple[str, str]] = []
