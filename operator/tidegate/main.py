@@ -63,17 +63,17 @@ class Operator:
         clock = Clock()
         self.audit = open_audit_trail(settings.audit_file, self.telemetry)
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
-        self.world = OperatorContext(
+        self.context = OperatorContext(
             settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster, audit=self.audit
         )
-        self.manager = Manager(self.world, self._make_lease)
+        self.manager = Manager(self.context, self._make_lease)
         self.registry = registry_of(self.cache, self.vital_signs, lambda: connection_info(self._api_client))
 
     def check_kinds_are_served(self) -> None:
         """Fill the cache for the first time. Raises NotFound with what to do when the CRDs are missing."""
         for kind in KINDS:
             try:
-                relist(self.cache, self.world.kubernetes, kind, namespaces=self.settings.namespaces)
+                relist(self.cache, self.context.kubernetes, kind, namespaces=self.settings.namespaces)
             except NotFound as error:
                 raise NotFound(
                     error.reason,
@@ -91,7 +91,7 @@ class Operator:
 
     def _make_lease(self, policy_key: str) -> PolicyLease:
         namespace, _, name = policy_key.partition("/")
-        return PolicyLease(self.world.kubernetes, self.settings.identity, namespace=namespace, policy_name=name)
+        return PolicyLease(self.context.kubernetes, self.settings.identity, namespace=namespace, policy_name=name)
 
 
 def run(settings: Settings) -> None:

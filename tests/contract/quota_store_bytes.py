@@ -186,7 +186,7 @@ class BytesContract(StoreTests):
             ("users/alice/clients/app", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
             ("clients/a%zz", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
         ],
-        ids=["a client id", "the default one", "unreadable", "another key", "nothing left", "of a user", "no name of anybody"],
+        ids=["a client id", "the default one", "unreadable", "another key", "nothing left", "of a user", "no name"],
     )
     def test_a_byte_rate_on_a_client_id_alone_is_found(
         self, store: ZooKeeperQuotaStore, others: OtherWriter, path: str, data: bytes, limits: bool

@@ -186,7 +186,7 @@ class SafetyContract(StoreTests):
         store.release_claim(POLICY)
         assert store.facts().owner_policy_key == POLICY
 
-    def test_a_closed_store_says_so(self, store: ZooKeeperQuotaStore) -> None:
+    def test_a_closed_store_raises(self, store: ZooKeeperQuotaStore) -> None:
         store.close()
         store.close()
         with pytest.raises(Unreachable):

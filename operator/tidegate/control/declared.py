@@ -136,11 +136,11 @@ def _confirmed_removals(annotations: Mapping[str, str]) -> int | None:
 def _defaults(defaults: QuotaDefaults | None) -> Mapping[Entity, Mapping[QuotaKey, int]]:
     if defaults is None:
         return {}
-    anybody = Default.DEFAULT
+    default = Default.DEFAULT
     declared = (
-        (Entity(user=anybody), defaults.user),
-        (Entity(client_id=anybody), defaults.client_id),
-        (Entity(user=anybody, client_id=anybody), defaults.user_and_client_id),
+        (Entity(user=default), defaults.user),
+        (Entity(client_id=default), defaults.client_id),
+        (Entity(user=default, client_id=default), defaults.user_and_client_id),
     )
     return {entity: _default_rates(quota) for entity, quota in declared if quota is not None}
 

@@ -184,8 +184,8 @@ _STOP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class RollupAround:
-    """The process around a watch. `open_look` None = no image for Jobs was given; `wake` is called when the progress changes."""
+class RollupDependencies:
+    """The parts of the process for a watch. `open_look` None = no image for Jobs was given; `wake` is called when the progress changes."""
 
     open_look: Callable[[], RollupLook] | None
     wake: Callable[[], None]
@@ -196,9 +196,9 @@ class RollupAround:
 class RollupWatch:
     """The last progress of one policy's rollups. `latest` and `close` belong to the policy's loop."""
 
-    def __init__(self, key: str, around: RollupAround) -> None:
+    def __init__(self, key: str, dependencies: RollupDependencies) -> None:
         self._key = key
-        self._around = around
+        self._dependencies = dependencies
         self._round: _Round | None = None
 
     def latest(self, policy: JsonObject, spec: Rollup | None) -> RollupProgress | None:
@@ -206,10 +206,10 @@ class RollupWatch:
         if spec is None:
             self.close()
             return None
-        if self._around.open_look is None:
-            return RollupProgress(self._around.wall(), offered=False)
+        if self._dependencies.open_look is None:
+            return RollupProgress(self._dependencies.wall(), offered=False)
         if self._round is None:
-            self._round = _Round(self._key, self._around, self._around.open_look(), wanted=(policy, spec))
+            self._round = _Round(self._key, self._dependencies, self._dependencies.open_look(), wanted=(policy, spec))
             self._round.start()
             if spec.recommend.apply != "Never":
                 self._round.wait_for_first(FIRST_LOOK_SECONDS)
@@ -226,10 +226,10 @@ class RollupWatch:
 class _Round:
     """The thread of one watch."""
 
-    def __init__(self, key: str, around: RollupAround, look: RollupLook, *, wanted: tuple[JsonObject, Rollup]) -> None:
+    def __init__(self, key: str, dependencies: RollupDependencies, look: RollupLook, *, wanted: tuple[JsonObject, Rollup]) -> None:
         self.newest: RollupProgress | None = None
         self._key = key
-        self._around = around
+        self._dependencies = dependencies
         self._look = look
         self._wanted = wanted
         self._now = threading.Event()
@@ -261,9 +261,9 @@ class _Round:
             self.newest = seen
             self._looked.set()
             if before is None or replace(seen, looked_at_seconds=before.looked_at_seconds) != before:
-                self._around.wake()
+                self._dependencies.wake()
             if not self._ended:
-                self._now.wait(self._around.every_seconds)
+                self._now.wait(self._dependencies.every_seconds)
 
     def _seen(self) -> RollupProgress:
         try:
@@ -271,4 +271,4 @@ class _Round:
         except Exception as error:
             log.exception("Look at rollups abandoned", policy=self._key)
             problem = Reason.INTERNAL_ERROR, f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again"
-            return RollupProgress(self._around.wall(), trouble=problem)
+            return RollupProgress(self._dependencies.wall(), trouble=problem)

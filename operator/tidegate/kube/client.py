@@ -52,9 +52,9 @@ def failure_of(error: ApiException | HTTPError, *, what: str, reason: Reason, is
 
 
 def retry_after_seconds(error: ApiException) -> float:
-    """How long the server asks to wait; 0 when it does not say."""
-    said = (error.headers or {}).get("Retry-After", "")
-    return float(said) if said.isdecimal() else 0.0
+    """How long the server asks to wait; 0 when it names no time."""
+    value = (error.headers or {}).get("Retry-After", "")
+    return float(value) if value.isdecimal() else 0.0
 
 
 def server_message(error: ApiException) -> str:
@@ -84,26 +84,26 @@ def _shortly(cause: Exception) -> str:
 
 
 def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
-    status, said = error.status, server_message(error)
+    status, message = error.status, server_message(error)
     could_not = f"Tidegate could not {what}"
     if status in (401, 403):
-        return Unauthorized(f"{could_not}: Kubernetes refused it ({status}): {said}. Give the operator's ServiceAccount this right.")
+        return Unauthorized(f"{could_not}: Kubernetes refused it ({status}): {message}. Give the operator's ServiceAccount this right.")
     if status == 404:
-        return NotFound(reason, f"{could_not}: it does not exist ({said}).")
+        return NotFound(reason, f"{could_not}: it does not exist ({message}).")
     if status == 409:
-        return Conflict(f"{could_not}: somebody else changed it at the same moment ({said}). It is read again and tried again.")
+        return Conflict(f"{could_not}: another writer changed it at the same moment ({message}). It is read again and tried again.")
     if status == 410:
-        return Incomplete(reason, f"{could_not} in one piece: the list expired while it was read ({said}). It is read again.")
+        return Incomplete(reason, f"{could_not} in one piece: the list expired while it was read ({message}). It is read again.")
     if status in (400, 413, 422):
-        return InvalidResource(f"{could_not}: Kubernetes refuses what was sent ({status}): {said}")
-    if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(said):
-        return OutcomeUnknown(f"Kubernetes failed while Tidegate tried to {what} ({status}): {said}. It is read back first.")
-    return _unreachable(f"{could_not}: Kubernetes is busy or at fault itself ({status}): {said}. Tidegate tries again.")
+        return InvalidResource(f"{could_not}: Kubernetes refuses what was sent ({status}): {message}")
+    if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(message):
+        return OutcomeUnknown(f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}. It is read back first.")
+    return _unreachable(f"{could_not}: Kubernetes is busy or at fault itself ({status}): {message}. Tidegate tries again.")
 
 
-def _is_certificate_failure(said: str) -> bool:
+def _is_certificate_failure(message: str) -> bool:
     # The client reports a failed TLS handshake, which comes before any request, as a refusal with status 0.
-    return "CERTIFICATE" in said
+    return "CERTIFICATE" in message
 
 
 # --- one request: a time limit, few repeats for reads and none for writes -------------------------

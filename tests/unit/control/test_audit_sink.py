@@ -99,15 +99,15 @@ def test_a_dash_is_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_full_disk_costs_lines_is_logged_once_and_is_tried_again() -> None:
     disk, counts = Full(), Counts()
     desk = AuditQueue(disk, "/audit", count=counts, beside=False)
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as logged:
         desk.put(lambda: ["one", "two"])
         desk.put(lambda: ["three"])
         disk.has_room = True
         desk.put(lambda: ["four"])
     assert disk.text == "four\n"
     assert counts == {"lost": 3, "written": 1}
-    assert [entry["log_level"] for entry in said] == ["warning", "info"]
-    assert "No space left on device" in said[0]["error"]
+    assert [entry["log_level"] for entry in logged] == ["warning", "info"]
+    assert "No space left on device" in logged[0]["error"]
 
 
 def test_a_folder_that_does_not_exist_costs_lines_and_nothing_else(tmp_path: Path) -> None:

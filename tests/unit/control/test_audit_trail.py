@@ -115,10 +115,10 @@ def outcomes(trail: Trail) -> dict[str, list[Any]]:
 
 def test_a_refused_write_has_its_reason(trail: Trail) -> None:
     one, other = _writes(2)
-    refused = WriteOutcome(other.entity, applied=False, reason=Reason.CONFLICT, message="somebody else was first")
+    refused = WriteOutcome(other.entity, applied=False, reason=Reason.CONFLICT, message="another writer was first")
     trail.note(Decision(writes=(one, other)), Applied(done=(one,), refused=(refused,)))
     (line,) = outcomes(trail)["refused"]
-    assert (line["entity"], line["why"], line["message"]) == ("user=u1", "Conflict", "somebody else was first")
+    assert (line["entity"], line["why"], line["message"]) == ("user=u1", "Conflict", "another writer was first")
     assert len(outcomes(trail)["applied"]) == 1
 
 

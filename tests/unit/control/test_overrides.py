@@ -38,8 +38,8 @@ def stage() -> Stage:
 def put(stage: Stage, name: str = "backfill", *, made: str = MADE, **spec: Any) -> ObjectRef:
     target = {part: spec.pop(part) for part in ("user", "clientId", "level") if part in spec} or {"user": "alice"}
     action = "SetRates" if "rates" in spec else "Exempt"
-    said = {"policyRef": {"name": "orders"}, "target": target, "action": action, "expiresAt": ENDS, "reason": "agreed", **spec}
-    raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": name, "namespace": "streaming"}, "spec": said})
+    fields = {"policyRef": {"name": "orders"}, "target": target, "action": action, "expiresAt": ENDS, "reason": "agreed", **spec}
+    raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": name, "namespace": "streaming"}, "spec": fields})
     ref = ObjectRef.of(QUOTA_OVERRIDES, raw)
     stage.kubernetes.edit(ref, lambda obj: obj["metadata"].update(creationTimestamp=made))
     return ref
@@ -61,7 +61,7 @@ def settled(stage: Stage) -> None:
     stage.run()
 
 
-def test_it_takes_effect_and_says_for_whom_since_when_and_until_when(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_it_takes_effect_and_reports_for_whom_since_when_and_until_when(stage: Stage, golden: Callable[[str], None]) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
     assert stage.produce() == "20000000"
@@ -79,7 +79,7 @@ def test_it_takes_effect_and_says_for_whom_since_when_and_until_when(stage: Stag
     golden(message(stage, ref))
 
 
-def test_the_tier_says_which_override_its_member_has(stage: Stage) -> None:
+def test_the_tier_names_which_override_its_member_has(stage: Stage) -> None:
     put(stage, **TWENTY)
     stage.run()
     (tier,) = stage.kubernetes.list_all(BUSINESS_TIERS)
@@ -163,7 +163,7 @@ def test_one_without_a_member_changes_nothing_and_takes_effect_when_its_member_a
     assert stage.condition(ref) == ("True", "Overridden")
 
 
-def test_one_whose_policy_does_not_read_says_so(stage: Stage) -> None:
+def test_one_whose_policy_cannot_be_read_has_that_reason(stage: Stage) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
     policy = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, stage.world.policies()["streaming/orders"])
@@ -201,7 +201,7 @@ def test_one_that_lasts_too_long_reads_like_this(stage: Stage, golden: Callable[
     golden(message(stage, ref))
 
 
-def test_the_one_that_loses_says_to_which_and_takes_over_when_that_ends(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_the_one_that_loses_names_the_other_and_takes_over_when_that_ends(stage: Stage, golden: Callable[[str], None]) -> None:
     level = put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}, expiresAt="2026-11-25T00:00:00Z")
     single = put(stage, "single", **TWENTY)
     stage.run()
@@ -214,7 +214,7 @@ def test_the_one_that_loses_says_to_which_and_takes_over_when_that_ends(stage: S
     assert (stage.condition(single)[1], stage.condition(level), stage.produce()) == ("OverrideExpired", ("True", "Overridden"), "15000000")
 
 
-def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_says_so(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_names_it(stage: Stage, golden: Callable[[str], None]) -> None:
     stage.tier("silver", user="bob")
     level, _ = put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}), put(stage, "single", **TWENTY)
     stage.run()
@@ -238,7 +238,7 @@ def test_in_a_pause_it_is_not_known_to_be_in_force_and_its_end_waits(stage: Stag
     golden(message(stage, ref))
 
 
-def test_a_level_that_fits_some_members_only_says_whom_it_does_not_fit(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_level_that_fits_some_members_only_names_whom_it_does_not_fit(stage: Stage, golden: Callable[[str], None]) -> None:
     member = {"name": "bob", "user": "bob", "contract": {"total": {"produce": "9M"}}}
     spec = {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]}
     stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "silver", "namespace": "streaming"}, "spec": spec})
@@ -252,7 +252,7 @@ def test_a_level_that_fits_some_members_only_says_whom_it_does_not_fit(stage: St
     golden(message(stage, ref))
 
 
-def test_lowering_by_an_override_goes_in_safe_steps_and_says_so(stage: Stage) -> None:
+def test_lowering_by_an_override_goes_in_safe_steps_that_are_reported(stage: Stage) -> None:
     stage.now += 60
     ref = put(stage, rates={"perPartition": {"produce": "1M"}})
     stage.run()

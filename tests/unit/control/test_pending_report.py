@@ -12,34 +12,34 @@ from tidegate.control.controller import report_pending_if_slow
 
 
 def test_a_pass_that_ends_in_time_has_no_report_before() -> None:
-    said: list[str] = []
-    with report_pending_if_slow(lambda: said.append("seen"), 60.0):
+    reported: list[str] = []
+    with report_pending_if_slow(lambda: reported.append("seen"), 60.0):
         pass
-    assert said == []
+    assert reported == []
 
 
 def test_a_report_that_was_begun_is_finished_before_the_next() -> None:
-    said: list[str] = []
+    reported: list[str] = []
     begun, go_on = threading.Event(), threading.Event()
 
-    def say() -> None:
+    def report() -> None:
         begun.set()
         go_on.wait(10.0)
-        said.append("seen")
+        reported.append("seen")
 
-    with report_pending_if_slow(say, 0.0):
+    with report_pending_if_slow(report, 0.0):
         assert begun.wait(10.0)
         threading.Timer(0.05, go_on.set).start()
-    said.append("done")
-    assert said == ["seen", "done"]
+    reported.append("done")
+    assert reported == ["seen", "done"]
 
 
 def test_once_it_is_not_needed_there_is_no_report_however_long_the_rest_takes() -> None:
-    said: list[str] = []
-    with report_pending_if_slow(lambda: said.append("seen"), 60.0) as unneeded:
+    reported: list[str] = []
+    with report_pending_if_slow(lambda: reported.append("seen"), 60.0) as unneeded:
         unneeded()
         assert not waiting_to_speak()
-    assert said == []
+    assert reported == []
 
 
 def waiting_to_speak() -> bool:

@@ -43,7 +43,7 @@ def stage() -> Iterator[Stage]:
 def finish(stage: Stage) -> None:
     """Let every report go out."""
     for controller in stage.controllers.values():
-        controller._desk.catch_up()
+        controller._reports.catch_up()
 
 
 def gold(stage: Stage) -> JsonObject:

@@ -19,7 +19,7 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import Stage
 from tidegate.control.report.conditions import UNSEEN_AFTER_SECONDS, Truth, Verdict, rollups_current
-from tidegate.control.rollups import RollupAround, RollupLook, RollupProgress, RollupWatch
+from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode
@@ -71,8 +71,8 @@ class Desk:
         self.write(encode(RollupResult(uid or self.ref.uid, round(NOW * 1000), valid_ms, (window,), usage, empty)))
 
     def verdict(self, progress: RollupProgress, *, later_seconds: float = 0.0) -> Verdict:
-        (said,) = rollups_current(progress, wanted=True, previous={}, now_seconds=self.now + later_seconds)
-        return said
+        (verdict,) = rollups_current(progress, wanted=True, previous={}, now_seconds=self.now + later_seconds)
+        return verdict
 
 
 @pytest.fixture
@@ -98,10 +98,10 @@ def test_what_jobs_wrote_down_is_not_computed_again(desk: Desk) -> None:
 
 def test_hours_without_samples_in_prometheus_are_reported_and_no_failure(desk: Desk, golden: Callable[[str], None]) -> None:
     desk.write_result(published_hours=2, empty_hours=1)
-    said = desk.verdict(desk.look())
-    assert (desk.jobs(), said.status, said.reason) == ([], Truth.TRUE, Reason.ROLLUPS_PUBLISHED)
-    assert numbers(said.message) == {1.0}
-    golden(said.message)
+    verdict = desk.verdict(desk.look())
+    assert (desk.jobs(), verdict.status, verdict.reason) == ([], Truth.TRUE, Reason.ROLLUPS_PUBLISHED)
+    assert numbers(verdict.message) == {1.0}
+    golden(verdict.message)
 
 
 def test_a_replica_that_may_not_write_makes_no_job(desk: Desk) -> None:
@@ -125,12 +125,12 @@ def test_a_failed_window_is_reported_with_its_cause_and_the_next_goes_on(desk: D
     desk.look()
     desk.finish("orders-rollup-202611220400-60m", "Failed")
     desk.now += 120
-    said = desk.verdict(desk.look())
-    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUP_FAILED)
+    verdict = desk.verdict(desk.look())
+    assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.ROLLUP_FAILED)
     for named in ("2026-11-22T04:00:00Z", "2026-11-22T05:00:00Z", "Test: it ended", "orders-rollup-202611220400-60m"):
-        assert named in said.message
+        assert named in verdict.message
     assert "orders-rollup-202611220500-60m" in desk.jobs()
-    golden(said.message)
+    golden(verdict.message)
 
 
 def test_a_failure_of_an_older_spec_is_deleted_and_tried_again(desk: Desk) -> None:
@@ -147,12 +147,12 @@ def test_a_job_of_a_policy_that_had_the_name_before_counts_for_nothing(desk: Des
     assert desk.look().due.active is None  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("text", "says"), [("", "no JSON"), ("[1]", "schemaVersion")])
-def test_a_result_that_cannot_be_read_is_reported_and_not_used(desk: Desk, text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "cause"), [("", "no JSON"), ("[1]", "schemaVersion")])
+def test_a_result_that_cannot_be_read_is_reported_and_not_used(desk: Desk, text: str, cause: str) -> None:
     desk.write(text)
-    said = desk.verdict(desk.look())
-    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUP_RESULT_UNUSABLE)
-    assert says in said.message
+    verdict = desk.verdict(desk.look())
+    assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.ROLLUP_RESULT_UNUSABLE)
+    assert cause in verdict.message
 
 
 def test_the_result_of_another_policy_is_not_used(desk: Desk) -> None:
@@ -185,28 +185,28 @@ def test_a_job_that_kubernetes_refuses_is_reported_with_its_message(desk: Desk) 
         raise refused
 
     desk.kubernetes.create_job = refuse  # type: ignore[method-assign]
-    said = desk.verdict(desk.look())
-    assert (said.status, said.reason, said.message) == (Truth.FALSE, Reason.NOT_AUTHORIZED, refused.message)
+    verdict = desk.verdict(desk.look())
+    assert (verdict.status, verdict.reason, verdict.message) == (Truth.FALSE, Reason.NOT_AUTHORIZED, refused.message)
     assert desk.counts == ["refused"]
 
 
 def test_a_look_that_does_not_end_becomes_unknown_and_not_current(desk: Desk) -> None:
     desk.write_result(published_hours=3)
-    said = desk.verdict(desk.look(), later_seconds=UNSEEN_AFTER_SECONDS + 1)
-    assert (said.status, said.reason) == (Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN)
+    verdict = desk.verdict(desk.look(), later_seconds=UNSEEN_AFTER_SECONDS + 1)
+    assert (verdict.status, verdict.reason) == (Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN)
 
 
 def test_windows_that_wait_are_counted(desk: Desk, golden: Callable[[str], None]) -> None:
-    said = desk.verdict(desk.look())
-    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUPS_BEHIND)
-    assert numbers(said.message) == {3}
-    golden(said.message)
+    verdict = desk.verdict(desk.look())
+    assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.ROLLUPS_BEHIND)
+    assert numbers(verdict.message) == {3}
+    golden(verdict.message)
 
 
 def test_a_policy_that_wants_none_any_more_has_the_condition_once_and_others_never() -> None:
-    stood = {"conditions": [{"type": "RollupsCurrent", "status": "True"}]}
-    (said,) = rollups_current(None, wanted=False, previous=stood, now_seconds=0.0)
-    assert said.reason is Reason.ROLLUPS_NOT_WANTED
+    previous = {"conditions": [{"type": "RollupsCurrent", "status": "True"}]}
+    (verdict,) = rollups_current(None, wanted=False, previous=previous, now_seconds=0.0)
+    assert verdict.reason is Reason.ROLLUPS_NOT_WANTED
     assert rollups_current(None, wanted=False, previous={}, now_seconds=0.0) == ()
 
 
@@ -219,7 +219,7 @@ def test_no_pass_waits_for_a_look_that_hangs(desk: Desk) -> None:
             return RollupProgress(0.0)
 
     hanging = Hanging(desk.kubernetes, OFFER, may_write=lambda: True, wall=lambda: NOW)
-    watch = RollupWatch("streaming/orders", RollupAround(lambda: hanging, lambda: None, lambda: NOW))
+    watch = RollupWatch("streaming/orders", RollupDependencies(lambda: hanging, lambda: None, lambda: NOW))
     assert watch.latest(desk.kubernetes.get(desk.ref), desk.spec) is None
     let_go.set()
     watch.close()
@@ -227,8 +227,8 @@ def test_no_pass_waits_for_a_look_that_hangs(desk: Desk) -> None:
 
 def test_a_watch_wakes_its_policy_when_something_new_is_seen_and_not_else(desk: Desk) -> None:
     wakes: list[float] = []
-    around = RollupAround(lambda: desk.looker, lambda: wakes.append(desk.now), lambda: desk.now, every_seconds=0.01)
-    watch = RollupWatch("streaming/orders", around)
+    dependencies = RollupDependencies(lambda: desk.looker, lambda: wakes.append(desk.now), lambda: desk.now, every_seconds=0.01)
+    watch = RollupWatch("streaming/orders", dependencies)
     policy = desk.kubernetes.get(desk.ref)
     wait_until(lambda: (seen := watch.latest(policy, desk.spec)) and seen.due and seen.due.active, "the Job to be seen", timeout_seconds=20)
     watch.close()
@@ -284,7 +284,7 @@ def test_transitions_are_events_and_none_comes_twice() -> None:
     ]
 
 
-def test_without_an_image_nothing_is_asked_and_the_condition_says_what_to_do() -> None:
+def test_without_an_image_nothing_is_asked_and_the_condition_names_what_to_do() -> None:
     stage = Stage(now=NOW)
     ref = stage.policy(metrics=METRICS, rollup=ROLLUP)
     stage.run()

@@ -30,7 +30,7 @@ def refused(status: int) -> ApiException:
         (504, errors.Unreachable, errors.OutcomeUnknown),
     ],
 )
-def test_a_refusal_says_what_became_of_the_request(
+def test_a_refusal_names_the_outcome_of_the_request(
     status: int, on_read: type[errors.TidegateError], on_write: type[errors.TidegateError]
 ) -> None:
     for is_write, kind in ((False, on_read), (True, on_write)):

@@ -65,7 +65,7 @@ def test_the_slower_writer_reads_again_and_adds() -> None:
 def test_a_writer_that_is_always_slower_raises_conflict() -> None:
     class Refusing(InMemoryKubernetes):
         def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
-            raise Conflict("somebody was faster")
+            raise Conflict("another was faster")
 
     with pytest.raises(Conflict):
         record(Refusing(), 0)

@@ -68,7 +68,7 @@ def test_a_status_changed_meanwhile_is_merged_not_overwritten(kubernetes: InMemo
     theirs = {**condition(kind="Audited"), "lastTransitionTime": NOON}
     kubernetes.patch_status(ref, {"conditions": [theirs]}, resource_version=tier["metadata"]["resourceVersion"])
     StatusWriter(kubernetes).write(BUSINESS_TIERS, tier, {"conditions": [condition()]})
-    assert [said["type"] for said in kubernetes.get(ref)["status"]["conditions"]] == ["Audited", "Ready"]
+    assert [entry["type"] for entry in kubernetes.get(ref)["status"]["conditions"]] == ["Audited", "Ready"]
 
 
 def test_an_object_that_is_gone_needs_no_status(kubernetes: InMemoryKubernetes, tier: JsonObject) -> None:

@@ -105,7 +105,7 @@ def _line(text: str) -> AuditLine | None:
 
 
 def seconds_of(line: AuditLine) -> float:
-    """When it was written, in seconds since the epoch. Raises KeyError, TypeError or ValueError where it does not say."""
+    """When it was written, in seconds since the epoch. Raises KeyError, TypeError or ValueError for a line without a time."""
     return datetime.fromisoformat(line["t"]).timestamp()
 
 

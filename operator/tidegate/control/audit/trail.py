@@ -1,7 +1,7 @@
 """The audit trail: append-only JSON lines of decisions, the readings behind them, writes and their effects.
 
 Called after each pass, which it neither fails nor delays: lines that cannot be written are counted
-and logged. The lines come first in this module, then when each is due (`AuditStory`). `sink.py`
+and logged. The lines come first in this module, then when each is due (`PolicyTrail`). `sink.py`
 writes them; `tidegate audit` shows them. docs/operations.md explains every field.
 """
 
@@ -282,10 +282,10 @@ _AT_REST: object = (Phase.NORMAL, frozenset[object]())
 
 
 @dataclass(slots=True)
-class AuditStory:
+class PolicyTrail:
     """The last lines of one policy, so that none is repeated: by direction, and the last action on each rate."""
 
-    _said: dict[Direction, object] = field(default_factory=dict)
+    _last_news: dict[Direction, object] = field(default_factory=dict)
     _acts: Acts = field(default_factory=dict)
     _round_ids: dict[RateKey, str] = field(default_factory=dict)
     _effects: list[PendingEffect] = field(default_factory=list)
@@ -341,11 +341,11 @@ class AuditStory:
         moved, self._acts = new_acts(throttle, self._acts)
         for record in throttle.rounds:
             steps = [step for step in moved if step.direction is record.direction]
-            said, said_before = _said(record), self._said.get(record.direction, _AT_REST)
-            self._said[record.direction] = said
+            news, news_before = _news_of(record), self._last_news.get(record.direction, _AT_REST)
+            self._last_news[record.direction] = news
             if steps:
                 self._remember(record, steps)
-            if steps or said != said_before:
+            if steps or news != news_before:
                 yield round_line(place, record)
         self._round_ids = {key: known for key, known in self._round_ids.items() if key in throttle.steps}
 
@@ -388,7 +388,7 @@ class AuditStory:
                     effect.superseded.add(key)
 
 
-def _said(record: Round) -> object:
+def _news_of(record: Round) -> object:
     """The part of a round that makes a line when it changes: the phase and the findings."""
     return (record.phase, frozenset((finding.reason, finding.broker, finding.entity) for finding in record.findings))
 
@@ -418,10 +418,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 class AuditTrail:
     """The trail of one process, of all its policies. Each policy has one caller at a time."""
 
-    def __init__(self, desk: AuditQueue) -> None:
-        self._desk = desk
+    def __init__(self, queue: AuditQueue) -> None:
+        self._queue = queue
         self._lock = threading.Lock()
-        self._stories: dict[str, AuditStory] = {}
+        self._trails: dict[str, PolicyTrail] = {}
 
     def note(
         self,
@@ -435,18 +435,18 @@ class AuditTrail:
     ) -> None:
         """Note one decision and its writes. A pass that wrote and read again notes each of its decisions, in order."""
         with self._lock:
-            story = self._stories.setdefault(policy_key, AuditStory())
+            trail = self._trails.setdefault(policy_key, PolicyTrail())
         place, happened = Place(policy_key, cluster_id, now_seconds), Happened(decision, applied, readings)
-        self._desk.put(lambda: _texts(story, place, happened))
+        self._queue.put(lambda: _texts(trail, place, happened))
 
     def forget(self, policy_key: str) -> None:
         """Drop a policy that is another replica's, or gone."""
         with self._lock:
-            self._stories.pop(policy_key, None)
+            self._trails.pop(policy_key, None)
 
     def close(self) -> None:
         """Deliver what waits."""
-        self._desk.close()
+        self._queue.close()
 
 
 def open_audit_trail(place: str, telemetry: Telemetry) -> AuditTrail:
@@ -463,10 +463,10 @@ def unread_trail() -> AuditTrail:
     return AuditTrail(AuditQueue(Nowhere(), "nowhere", count=lambda *_: None, beside=False))
 
 
-def _texts(story: AuditStory, place: Place, happened: Happened) -> list[str]:
+def _texts(trail: PolicyTrail, place: Place, happened: Happened) -> list[str]:
     """The lines as JSON; none, and an error in the log, where there is a bug in them."""
     try:
-        return [_ENCODER.encode(line) for line in story.lines(place, happened)]
+        return [_ENCODER.encode(line) for line in trail.lines(place, happened)]
     except Exception:
         log.exception("Audit lines abandoned", policy=place.policy_key)
         return []

@@ -203,12 +203,12 @@ def rollups_current(
     progress: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any], now_seconds: float
 ) -> tuple[Verdict, ...]:
     """One verdict, or none: for a policy that never asked for rollups, and until the first look where there is a condition already."""
-    stood = any(condition.get("type") == TYPE for condition in previous.get("conditions") or ())
+    present = any(condition.get("type") == TYPE for condition in previous.get("conditions") or ())
     if not wanted:
         text = "The policy asks for no usage rollups any more; tables that exist stay as they are"
-        return (Verdict(TYPE, Truth.UNKNOWN, Reason.ROLLUPS_NOT_WANTED, text),) if stood else ()
+        return (Verdict(TYPE, Truth.UNKNOWN, Reason.ROLLUPS_NOT_WANTED, text),) if present else ()
     if progress is None:
-        return () if stood else (Verdict(TYPE, Truth.UNKNOWN, Reason.STARTING, "The policy's rollup Jobs have not been looked at yet"),)
+        return () if present else (Verdict(TYPE, Truth.UNKNOWN, Reason.STARTING, "The policy's rollup Jobs have not been looked at yet"),)
     status, reason, text = _judged(progress, now_seconds)
     return (Verdict(TYPE, status, reason, shortened(sentence(text))),)
 

@@ -37,10 +37,10 @@ class EventDraft:
 
 def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[EventDraft, ...]:
     """One Event for each condition whose status or reason changed. Of several with one reason, one that is not True comes first."""
-    stood = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
+    earlier = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
     chosen: dict[Reason, Verdict] = {}
     for verdict in verdicts:
-        if stood.get(verdict.type) == (verdict.status.value, verdict.reason.value) or not _is_news(verdict):
+        if earlier.get(verdict.type) == (verdict.status.value, verdict.reason.value) or not _is_news(verdict):
             continue
         if verdict.reason not in chosen or chosen[verdict.reason].status is Truth.TRUE:
             chosen[verdict.reason] = verdict
@@ -83,10 +83,10 @@ def _type_of(verdict: Verdict) -> str:
 
 def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) -> tuple[EventDraft, ...]:
     """One Event for each trouble that members newly have, naming the first few of them."""
-    stood = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
+    earlier = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
     fresh: dict[Reason, list[str]] = defaultdict(list)
     for member in members:
-        if member.state in _TROUBLED and member.reason not in _QUIET and stood.get(member.member_name) != member.state.value:
+        if member.state in _TROUBLED and member.reason not in _QUIET and earlier.get(member.member_name) != member.state.value:
             fresh[member.reason].append(f"{member.member_name}: {member.message}")
     return tuple(
         EventDraft(NORMAL if reason in _EXPECTED else WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items()
@@ -95,9 +95,9 @@ def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) 
 
 def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple[EventDraft, ...]:
     """One Event for the brokers that went over their limits, with numbers, and one for those that came back."""
-    stood = {entry["id"]: entry.get("pressure") for entry in previous.get("brokers") or ()}
-    over = [one for one in watched or () if one.pressure is Pressure.OVER and stood.get(one.broker) != Pressure.OVER.value]
-    back = [one for one in watched or () if one.pressure is Pressure.WITHIN and stood.get(one.broker) == Pressure.OVER.value]
+    earlier = {entry["id"]: entry.get("pressure") for entry in previous.get("brokers") or ()}
+    over = [one for one in watched or () if one.pressure is Pressure.OVER and earlier.get(one.broker) != Pressure.OVER.value]
+    back = [one for one in watched or () if one.pressure is Pressure.WITHIN and earlier.get(one.broker) == Pressure.OVER.value]
     events = []
     if over:
         events.append(EventDraft(WARNING, Reason.BROKER_OVER_LIMIT, shortened(listed([over_words(one) for one in over]))))
@@ -109,10 +109,10 @@ def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple
 
 def level_events(previous: Mapping[str, Any], levels: Iterable[LevelReport]) -> tuple[EventDraft, ...]:
     """One Event for the levels that are throttled from now on, one for those on their way back, one for those that are back."""
-    stood = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
+    earlier = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
     changes: dict[Reason, list[str]] = defaultdict(list)
     for one in levels:
-        before = stood.get(one.level.value)
+        before = earlier.get(one.level.value)
         if one.state is LevelState.THROTTLED and before != one.state.value:
             changes[Reason.THROTTLED].append(f"{one.level.value} is throttled{f': {one.because}' if one.because else ''}")
         elif one.state is LevelState.RELAXING and before != one.state.value:

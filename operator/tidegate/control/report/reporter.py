@@ -71,7 +71,7 @@ class PassReport:
     rollups: RollupProgress | None = None
 
     def after(self, earlier: "PassReport") -> "PassReport":
-        """This report in place of both: the world as it is now, and the writes of both."""
+        """This report in place of both: the objects as they are now, and the writes of both."""
         return replace(self, written=earlier.written + self.written)
 
 
@@ -160,7 +160,7 @@ class Reporter:
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
         # By policy and uid: the basis of the tier's present status. The same report again is not even put together.
-        self._standing: dict[str, dict[str, _Basis]] = {}
+        self._reported: dict[str, dict[str, _Basis]] = {}
 
     def first_seen(self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
         """Report `Unknown` for objects without conditions, so that no one takes their absence for readiness."""
@@ -174,21 +174,21 @@ class Reporter:
         result, declared = report.result, report.declared
         by_tier = writes_by_tier(report.written, result.decision.members)
         bases = _bases(result, declared, report.tiers)
-        standing = self._standing.get(declared.policy.key, {})
+        reported = self._reported.get(declared.policy.key, {})
         reports = _broken_tiers(declared, report.tiers)
         for raw in report.tiers:
             uid, writes = raw["metadata"]["uid"], by_tier.get(object_key(raw), ())
-            if uid in bases and (writes or standing.get(uid) != bases[uid]):
+            if uid in bases and (writes or reported.get(uid) != bases[uid]):
                 verdict = tier_verdict(bases[uid].members, result.decision, declared.policy.mode)
                 reports.append(_of_tier(raw, verdict, writes, bases[uid].members))
         reports += [_of_override(raw, verdict) for raw, verdict in override_reports(result, declared, report.overrides)]
         ownerless = _ownerless(by_tier, result.decision.members)
-        said = policy_verdict(result, declared.spec, previous=_status(report.policy), rollups=report.rollups)
-        said_before = _status(report.policy)
-        loads = (*broker_events(said_before, result.decision.watched), *level_events(said_before, result.decision.levels))
-        reports.append(_of_policy(report.policy, said, ownerless, loads))
-        stood = self._publisher.publish(reports)
-        self._standing[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in stood or standing.get(uid) == basis}
+        previous = _status(report.policy)
+        policy_status = policy_verdict(result, declared.spec, previous=previous, rollups=report.rollups)
+        loads = (*broker_events(previous, result.decision.watched), *level_events(previous, result.decision.levels))
+        reports.append(_of_policy(report.policy, policy_status, ownerless, loads))
+        unchanged = self._publisher.publish(reports)
+        self._reported[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in unchanged or reported.get(uid) == basis}
         _log_writes(declared.policy.key, report.written)
 
     def unread(self, policy: JsonObject, error: InvalidResource, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
@@ -218,7 +218,7 @@ class Reporter:
 
     def gone(self, policy: JsonObject) -> None:
         """Report that everything was given back."""
-        self._standing.pop(object_key(policy), None)
+        self._reported.pop(object_key(policy), None)
         self._send(policy, EventDraft(NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"))
 
     def _send(self, policy: JsonObject, event: EventDraft) -> None:
@@ -232,8 +232,8 @@ def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaW
 
 def _of_tier(raw: JsonObject, verdict: TierVerdict, written: Sequence[QuotaWrite] = (), members: Sequence[MemberReport] = ()) -> Report:
     changed = condition_events(_status(raw), verdict.verdicts)
-    said = {event.reason for event in changed}
-    troubles = [event for event in member_events(_status(raw), members) if event.reason not in said]
+    reasons = {event.reason for event in changed}
+    troubles = [event for event in member_events(_status(raw), members) if event.reason not in reasons]
     return Report(BUSINESS_TIERS, raw, verdict.status, _with_stalled(verdict.verdicts), (*write_events(written), *changed, *troubles))
 
 
@@ -323,9 +323,9 @@ class KubernetesPublisher:
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
         """Write all statuses, for which people and Argo CD wait, before the first Event."""
         away = threading.Event()
-        stood = list(self._map(partial(self._put, away), [report for report in reports if report.status is not None]))
+        unchanged = list(self._map(partial(self._put, away), [report for report in reports if report.status is not None]))
         list(self._map(self._post_events, reports))
-        return frozenset(uid for uid in stood if uid is not None)
+        return frozenset(uid for uid in unchanged if uid is not None)
 
     def _put(self, away: threading.Event, report: Report) -> str | None:
         """Write the status, unless Kubernetes was found to be `away`; the object's uid when there was nothing to write."""

@@ -79,8 +79,8 @@ def recommendation(advice: Sequence[Advice]) -> Recommendation | None:
 
 def advice_remarks(advice: Mapping[tuple[str, str], Iterable[Advice]]) -> Iterator[str]:
     """A sentence for every rate that is recommended or applied, for a plan."""
-    for (tier_key, member), said in advice.items():
-        for one in said:
+    for (tier_key, member), advices in advice.items():
+        for one in advices:
             if one.recommended is not None:
                 yield f"{tier_key} / {member} ({one.reason.value}): {KEY_WORDS[one.key]}: {one.message}"
 
@@ -292,11 +292,11 @@ def _brokers(result: PassResult, previous: Mapping[str, Any]) -> tuple[BrokerSta
     if topology is None:
         return _parsed(previous, "brokers", BrokerStatus)
     limits = result.seen.observation.policy.limits
-    said = {one.broker: one.pressure for one in result.decision.watched or ()}
-    now = rfc3339(result.seen.observation.now_seconds) if said else None
+    pressures = {one.broker: one.pressure for one in result.decision.watched or ()}
+    now = rfc3339(result.seen.observation.now_seconds) if pressures else None
     since = {(entry.get("id"), entry.get("pressure")): entry.get("since") for entry in previous.get("brokers") or ()}
     return tuple(
-        _broker(broker, limits.of(broker), pressure := said.get(broker, Pressure.UNKNOWN), since.get((broker, pressure.value)) or now)
+        _broker(broker, limits.of(broker), pressure := pressures.get(broker, Pressure.UNKNOWN), since.get((broker, pressure.value)) or now)
         for broker in sorted(topology.brokers)[:MAX_BROKERS]
     )
 
@@ -316,8 +316,8 @@ def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[LevelStatu
     if result.decision.holds:
         return _parsed(previous, "levels", LevelStatus)
     now = rfc3339(result.seen.observation.now_seconds)
-    stood = {level.get("level"): level for level in previous.get("levels") or ()}
-    return tuple(_level(one, stood.get(one.level.value) or {}, now) for one in result.decision.levels)
+    earlier = {level.get("level"): level for level in previous.get("levels") or ()}
+    return tuple(_level(one, earlier.get(one.level.value) or {}, now) for one in result.decision.levels)
 
 
 def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> LevelStatus:
@@ -385,14 +385,14 @@ def override_reports(result: PassResult, declared: Declared, overrides: Iterable
     for member in result.decision.members:
         if member.member.override is not None:
             carried[member.member.override].append(member)
-    said = []
+    reports = []
     for raw in overrides:
         key = object_key(raw)
         if key in known:
-            said.append((raw, override_report(known[key], result, carried[key], previous=raw.get("status") or {})))
+            reports.append((raw, override_report(known[key], result, carried[key], previous=raw.get("status") or {})))
         elif key in broken:
-            said.append((raw, unread_override(Reason.INVALID_SPEC, broken[key])))
-    return said
+            reports.append((raw, unread_override(Reason.INVALID_SPEC, broken[key])))
+    return reports
 
 
 def override_report(
@@ -401,7 +401,7 @@ def override_report(
     """The status of an override that was read. `members` are the reports of those who have it; `previous` is the present status."""
     observation, holds = result.seen.observation, result.decision.holds
     if not override.lasts(observation.now_seconds):
-        text = f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its members go back to what their tiers say"
+        text = f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its members go back to what their tiers declare"
         text += f", but not yet: {holds[0].message}" if holds else ""
         return OverrideVerdict(_status(override, "Expired", ()), (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, text),))
     if observation.tiers is None:
