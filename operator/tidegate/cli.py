@@ -1,7 +1,6 @@
-"""The command `tidegate`: puts the commands together and turns errors into sentences and exit codes.
+"""The command `tidegate`: puts the commands of `commands/` together and turns errors into sentences and exit codes.
 
-An expected error never shows a traceback: it says what happened and what to do, on stderr. What a command does is in
-`commands/`, one module each.
+An expected error never shows a traceback: its message on stderr has what happened and what to do.
 """
 
 import logging

@@ -1,13 +1,13 @@
-"""Every error that Tidegate raises on purpose, split by what the caller does about it.
+"""The errors that Tidegate raises on purpose, by what the caller does about them.
 
     TidegateError               has a stable `reason` (controller_logic.reasons) and a message for people
-    |-- RetryLater              the world is away or busy: hold, back off, try again
+    |-- RetryLater              a system is away or busy: hold, back off, try again
     |   |-- Unreachable         ZooKeeper, the brokers, Kubernetes or Prometheus did not answer in time
     |   |-- Conflict            a compare-and-set lost: read again first
     |   |-- OutcomeUnknown      the connection broke during a write: read back first
     |   `-- Incomplete          an answer came, but not all of it
-    `-- UserActionRequired            stays wrong until a person changes something
-        |-- InvalidResource     a custom resource or a file says something impossible
+    `-- UserActionRequired      stays wrong until a person changes something
+        |-- InvalidResource     a custom resource or a file is not valid
         |-- NotFound            an object that was named does not exist
         |-- Unauthorized        the identity was refused
         |-- ForeignContent      a znode that cannot be read safely
@@ -29,7 +29,7 @@ class TidegateError(Exception):
 
 
 class RetryLater(TidegateError):
-    """The outside world is away or busy; what is in place stays, and the next pass tries again."""
+    """A system is away or busy; quotas stay as they are, and the next pass tries again."""
 
 
 class Unreachable(RetryLater):
@@ -55,7 +55,7 @@ class Incomplete(RetryLater):
 
 
 class UserActionRequired(TidegateError):
-    """Trying again changes nothing until a person mends what the message names."""
+    """Trying again changes nothing until a person fixes what the message names."""
 
 
 class InvalidResource(UserActionRequired):
@@ -67,7 +67,7 @@ class InvalidResource(UserActionRequired):
 
 
 class NotFound(UserActionRequired):
-    """An object named by somebody does not exist."""
+    """An object that was named does not exist."""
 
 
 class Unauthorized(UserActionRequired):

@@ -1,6 +1,6 @@
-"""Wiring of one operator process: kopf watches and answers probes, everything else happens in the manager's threads.
+"""Starts one operator process: kopf watches and answers probes, all else runs in the manager's threads.
 
-Handlers put the object into the cache and return; nothing is decided here. Only this module imports kopf.
+Handlers put the object into the cache and return. Only this module imports kopf.
 """
 
 import gc
@@ -29,17 +29,13 @@ from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
 
-# Python's garbage collector as an operator of thousands of quotas wants it: seldom, and not over
-# what stays for ever.
-
-
 # New objects before a collection, and collections of one age before one of the next. A pass over 5000 entities makes some 100,000
 # objects that die without the collector's help; with Python's own 700 it would look through all of them again and again.
 THRESHOLDS = (50_000, 20, 20)
 
 
 def tune_collector() -> None:
-    """Call once, when everything that stays for ever (modules, models, handlers) has been made."""
+    """Make garbage collection rare. Call once, when all that stays for ever (modules, models, handlers) has been made."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -52,7 +48,7 @@ _REPORTS_AT_ONCE = 4
 
 
 class Operator:
-    """One process: Kubernetes, cache, manager and kopf's registry, put together but not started."""
+    """The parts of one process: Kubernetes, cache, manager and kopf's registry, not started yet."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -67,17 +63,17 @@ class Operator:
         clock = Clock()
         self.audit = open_audit_trail(settings.audit_file, self.telemetry)
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
-        self.world = OperatorContext(
+        self.context = OperatorContext(
             settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster, audit=self.audit
         )
-        self.manager = Manager(self.world, self._make_lease)
+        self.manager = Manager(self.context, self._make_lease)
         self.registry = registry_of(self.cache, self.vital_signs, lambda: connection_info(self._api_client))
 
     def check_kinds_are_served(self) -> None:
         """Fill the cache for the first time. Raises NotFound with what to do when the CRDs are missing."""
         for kind in KINDS:
             try:
-                relist(self.cache, self.world.kubernetes, kind, namespaces=self.settings.namespaces)
+                relist(self.cache, self.context.kubernetes, kind, namespaces=self.settings.namespaces)
             except NotFound as error:
                 raise NotFound(
                     error.reason,
@@ -95,7 +91,7 @@ class Operator:
 
     def _make_lease(self, policy_key: str) -> PolicyLease:
         namespace, _, name = policy_key.partition("/")
-        return PolicyLease(self.world.kubernetes, self.settings.identity, namespace=namespace, policy_name=name)
+        return PolicyLease(self.context.kubernetes, self.settings.identity, namespace=namespace, policy_name=name)
 
 
 def run(settings: Settings) -> None:
@@ -134,9 +130,9 @@ def _run_kopf(operator: Operator) -> None:
 
 
 def liveness_endpoint(address: str, port: int) -> str:
-    """Where kopf serves the probe. kopf takes port 0 for 80, so a free port is found here.
+    """The address at which kopf serves the probe. kopf takes port 0 for 80, so a free port is found here.
 
-    Raises UserActionRequired when the port is taken: kopf would find out much later, and end without saying which.
+    Raises UserActionRequired when the port is taken: kopf would fail much later, without naming the port.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
@@ -151,7 +147,7 @@ def liveness_endpoint(address: str, port: int) -> str:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """kopf as quiet and as bounded as it can be; the reasons are in docs/architecture.md and kopf's own notes."""
+    """The settings of kopf: no Events of its own, and every wait is bounded (docs/architecture.md)."""
     settings = kopf.OperatorSettings()
     settings.persistence.finalizer = f"{DOMAIN}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=DOMAIN, v1=False)
@@ -170,7 +166,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Nothing is compared and nothing kept: Tidegate has no handler that asks for differences.
+    """Compares and keeps nothing: Tidegate has no handler that asks for differences.
 
     kopf would otherwise copy every object deeply at every event, which for a tier of hundreds of members costs more than all the rest.
     """
@@ -217,7 +213,7 @@ def _watch(registry: kopf.OperatorRegistry, cache: ResourceCache, kind: Resource
 
 
 def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
-    """kopf's credentials out of our own client's configuration, so that both always speak as the same identity."""
+    """kopf's credentials from our own client's configuration, so that both use the same identity."""
     config = api_client.configuration
     header = config.get_api_key_with_prefix("BearerToken") or config.get_api_key_with_prefix("authorization") or ""
     scheme, _, token = header.partition(" ")

@@ -1,8 +1,8 @@
-"""What one operator process tells about itself: Prometheus metrics, the endpoint that serves them, and log lines.
+"""The Prometheus metrics of one operator process, the endpoint that serves them, and the set-up of its log.
 
-Figures per member are not counters of ours: they are read out of the last decision at the moment of a scrape, so that a
-pass over thousands of members costs nothing here and a member that is gone leaves no series behind. Nothing in here is
-read back by the control pass.
+Gauges per member are read out of the last decision at the moment of a scrape, so that a pass over
+thousands of members costs nothing here and a member that is gone leaves no series behind. No control
+pass reads them back.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Telemetry:
     """The metrics of one process, in a registry of their own, so that tests and processes never share counts."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, of which nobody asks
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, without use
         self.registry = CollectorRegistry()
         self.throttle = ThrottleCounts(self.registry)
         self.readings = _Readings(self.throttle)
@@ -67,7 +67,7 @@ class Telemetry:
         self.lists = counter("lists_total", "Full lists of custom resources, by how they ended.", "kind", "result")
         self.rollup_jobs = counter("rollup_jobs_total", "Rollup Jobs asked for: made, or refused by Kubernetes.", *POLICY_LABELS, "result")
         self.audit_lines = counter(
-            "audit_lines_total", "Lines of the audit trail: written, or lost because nobody could take them.", "result"
+            "audit_lines_total", "Lines of the audit trail: written, or lost because the sink did not take them.", "result"
         )
         self.pass_seconds = Histogram(
             "tidegate_pass_duration_seconds",
@@ -79,7 +79,7 @@ class Telemetry:
 
 
 class _Readings(Collector):
-    """Turns the last decision of each policy into gauges, when somebody asks."""
+    """Turns the last decision of each policy into gauges at a scrape."""
 
     def __init__(self, throttle: ThrottleCounts) -> None:
         self._throttle = throttle
@@ -206,7 +206,7 @@ def _broker_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
 
 
 def count_writes(telemetry: Telemetry, policy_key: str, *, kinds_and_reasons: Iterator[tuple[str, str]], transactions: int) -> None:
-    """Count what one apply did."""
+    """Count the writes of one pass."""
     for kind, reason in kinds_and_reasons:
         telemetry.quota_writes.labels(*policy_labels(policy_key), kind, reason).inc()
     telemetry.transactions.labels(*policy_labels(policy_key)).inc(transactions)

@@ -1,7 +1,6 @@
-"""How one operator process is set up: where it listens, what it watches, how often it looks.
+"""Settings of one operator process, from the command line: ports, namespaces, intervals.
 
-Plain values, filled in by the command line; nothing here is read from custom resources, and nothing here belongs to one
-Kafka cluster.
+None is read from custom resources, and none belongs to one Kafka cluster.
 """
 
 import os
@@ -10,7 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-STANDARD_STREAM = "-"  # in place of a file's path: standard output for who writes, standard input for who reads
+STANDARD_STREAM = "-"  # in place of a file's path: standard output for a writer, standard input for a reader
 
 
 class LogFormat(StrEnum):
@@ -26,13 +25,13 @@ class LogLevel(StrEnum):
 
 
 def default_identity() -> str:
-    """Who this replica is on a Lease: the pod (host) name and something that a restarted process does not share."""
+    """The name of this replica on a Lease: the pod (host) name and something that a restarted process does not share."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupOffer:
-    """What rollup Jobs are made with: the image, the ServiceAccount of their Pods (in each policy's namespace), Secrets to pull with."""
+    """The settings of rollup Jobs: the image, the ServiceAccount of their Pods (in each policy's namespace), Secrets to pull with."""
 
     image: str
     service_account: str = "default"

@@ -1,7 +1,7 @@
-"""Metrics of the throttle: what a decision says now as gauges, and what adds up over decisions and readings as counters.
+"""Metrics of the throttle: gauges of the last decision, and counters over decisions and readings.
 
-Labels are levels, brokers, directions and overrides, never users: their figures are in the audit trail. Nothing in here is read back by the
-control pass.
+Labels are levels, brokers, directions and overrides, never users: their figures are in the audit
+trail. No control pass reads them back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +17,6 @@ from controller_logic.rollup_schedule import Due
 from controller_logic.throttle.decision import Acts, Phase, StepKind, ThrottleDecision, ThrottleStep, new_acts
 from controller_logic.throttle.input import RateKey
 
-# What is known of one policy since its last pass, as the metrics read it out when somebody scrapes
-# them.
-
-
 QUOTA_STORE, LEADERS, METRICS = "QuotaStore", "Leaders", "Metrics"
 POLICY_LABELS = ("policy_namespace", "policy")  # `namespace` is the label of the Pod that Prometheus scrapes
 
@@ -33,8 +29,11 @@ def policy_labels(policy_key: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyReading:
-    """Times are seconds since the epoch. `inputs` has when each input was read last; `readings` None = load is not known,
-    `rollups` None = usage rollups are not wanted, or were not looked at."""
+    """The last pass of one policy, as a scrape reads it out. Times are seconds since the epoch.
+
+    `inputs` has when each input was read last; `readings` None = load is not known, `rollups` None =
+    usage rollups are not wanted, or were not looked at.
+    """
 
     decision: Decision
     finished_at_seconds: float
@@ -50,7 +49,7 @@ class PolicyReading:
 
 
 def inputs_of(observation: Observation) -> Mapping[str, float]:
-    """When what one pass knew was read; an input that did not answer is absent."""
+    """The time at which each input of one pass was read; one that did not answer is absent."""
     times = {
         QUOTA_STORE: None if observation.quotas is None else observation.now_seconds,
         LEADERS: None if observation.topology is None else observation.topology.read_at_seconds,
@@ -59,11 +58,11 @@ def inputs_of(observation: Observation) -> Mapping[str, float]:
     return {name: at_seconds for name, at_seconds in times.items() if at_seconds is not None}
 
 
-_LONGEST_GAP_SECONDS = 60.0  # between two readings; over a longer one nobody knows what was sent
+_LONGEST_GAP_SECONDS = 60.0  # between two readings; over a longer one it is not known what was sent
 
 
 def throttle_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetricFamily]:
-    """What the last decision of each policy says, and what was measured when it was made."""
+    """The gauges of the last decision of each policy, and of the readings that it was made on."""
     yield from (_level_states(readings), _phases(readings), _observed_mutes(readings), _overrides(readings), *_input_times(readings))
 
 
@@ -90,7 +89,7 @@ def _phases(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
 
 
 def _observed_mutes(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
-    text = "Longest throttle time that Kafka told of any member of this level, on any broker, in the newest reading."
+    text = "Longest throttle time that Kafka reported of any member of this level, on any broker, in the newest reading."
     family = GaugeMetricFamily("tidegate_observed_mute_seconds", text, labels=(*POLICY_LABELS, "level"))
     for policy_key, reading in readings.items():
         for level, seconds in _mutes(reading).items():
@@ -99,7 +98,7 @@ def _observed_mutes(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
 
 
 def _mutes(reading: PolicyReading) -> Mapping[Level, float]:
-    """Only levels of which a throttle time is known."""
+    """The longest throttle time of each level that has one."""
     levels: dict[Entity, Level] = {report.entity: report.level for report in reversed(reading.decision.members)}
     longest: dict[Level, float] = {}
     for (entity, _, _), rate in reading.readings.clients.items() if reading.readings is not None else ():
@@ -142,7 +141,7 @@ def _newest_client_rates(readings: Readings | None) -> Mapping[tuple[int, Direct
 
 @dataclass(slots=True)
 class _Account:
-    """One policy: what each throttled rate sent just before its first cut (`wanted`, bytes/s), until when each NIC is `counted`."""
+    """The state of one policy: each throttled rate just before its first cut (`wanted`, bytes/s), until when each NIC is `counted`."""
 
     acts: Acts = field(default_factory=dict)
     wanted: dict[RateKey, float] = field(default_factory=dict)
@@ -167,7 +166,7 @@ class ThrottleCounts:
         self._accounts: dict[str, _Account] = {}
 
     def note(self, policy_key: str, decision: Decision, readings: Readings | None, *, written: Sequence[QuotaWrite] = ()) -> None:
-        """Count one decision, the readings that it was made on, and what was written for it; the same readings again count nothing."""
+        """Count one decision, its readings and its writes; the same readings again count nothing."""
         account = self._accounts.setdefault(policy_key, _Account())
         if readings is not None and readings.read_at_seconds != account.read_at_seconds:
             self._count_over(policy_key, account, decision, readings)
@@ -178,7 +177,7 @@ class ThrottleCounts:
             _note_mutes(account, decision.throttle, written)
 
     def forget(self, policy_key: str) -> None:
-        """The policy is another replica's, or gone. Counters stay, as counters do."""
+        """Drop a policy that is another replica's, or gone. Its counters stay, as counters do."""
         self._accounts.pop(policy_key, None)
 
     def predicted_mutes(self) -> GaugeMetricFamily:
@@ -232,6 +231,6 @@ def _note_mutes(account: _Account, throttle: ThrottleDecision, written: Sequence
 
 
 def _sent(step: ThrottleStep) -> float | None:
-    """What it sends over all brokers, in bytes/s; None where nobody tells."""
+    """The rate over all brokers, in bytes/s; None where it is not known."""
     flows = step.bucket.flows.values()
     return sum(flow.bytes_per_second for flow in flows) if flows else None

@@ -1,4 +1,4 @@
-"""The promise of `tidegate.kube.api.Kubernetes`, as tests that the real client and the in-memory twin both pass.
+"""The contract of `tidegate.kube.api.Kubernetes`, as tests that the real client and the in-memory double both pass.
 
 A subclass gives the fixtures `kubernetes` (the implementation), `person` (who uses kubectl beside it) and `namespace`.
 """
@@ -24,7 +24,7 @@ TIER_SPEC: JsonObject = {
 
 
 class Person(Protocol):
-    """What a person does with kubectl."""
+    """A person with kubectl."""
 
     def create(self, name: str) -> JsonObject: ...
     def create_policy(self, name: str) -> JsonObject: ...
@@ -51,7 +51,7 @@ POD = JobPod(
 
 
 def rollup_job(namespace: str, start_ms: int = 0) -> JsonObject:
-    """The Job of a policy that nobody made; a real Kubernetes collects such a Job as garbage soon after it is stored."""
+    """The Job of a policy that does not exist; a real Kubernetes collects such a Job as garbage soon after it is stored."""
     return job_of({**POLICY, "metadata": {**POLICY["metadata"], "namespace": namespace}}, start_ms)
 
 
@@ -147,10 +147,10 @@ class KubernetesContract:
             kubernetes.get(ref)
 
     def test_a_secret_is_decoded_and_never_shown(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
-        person.put_secret("login", {"password": b"\x00tide"})
+        person.put_secret("login", {"password": b"\x00hidden-value"})
         secret = kubernetes.read_secret(namespace, "login")
-        assert dict(secret) == {"password": b"\x00tide"}
-        assert "tide" not in f"{secret} {secret!r}".replace("tidegate", "")
+        assert dict(secret) == {"password": b"\x00hidden-value"}
+        assert "hidden-value" not in f"{secret} {secret!r}"
 
     def test_a_missing_secret_is_named(self, kubernetes: Kubernetes, namespace: str) -> None:
         with pytest.raises(NotFound, match=f"{namespace}/nowhere"):
@@ -195,7 +195,7 @@ class KubernetesContract:
             again["metadata"]["uid"]
         ]
 
-    def test_a_config_map_is_replaced_only_where_nobody_was_faster(self, kubernetes: Kubernetes, namespace: str) -> None:
+    def test_a_config_map_is_replaced_only_where_no_other_writer_was_faster(self, kubernetes: Kubernetes, namespace: str) -> None:
         assert kubernetes.read_config_map(namespace, "orders-rollup") is None
         body: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-rollup"}, "data": {"a": "1"}}
         made = kubernetes.write_config_map(namespace, body)

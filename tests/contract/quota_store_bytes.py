@@ -1,4 +1,4 @@
-"""What a quota store writes, byte for byte, and what it never lets reach a broker."""
+"""The bytes that a quota store writes, and those that it never lets reach a broker."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class BytesContract(StoreTests):
         (outcome,) = store.write([first(seen[Entity(name)], {PRODUCE: "2048"})], CLUSTER)
         assert outcome.reason is Reason.FOREIGN_CONTENT
 
-    def test_node_names_that_stand_for_nobody_are_reported_not_read(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_node_names_of_no_entity_are_reported_not_read(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
         for name in ("users/a b", "clients/a%zz", "users/%41"):
             others.put(path_of(name), b"{}")
         self.write(store, BOB, {PRODUCE: "2048"})
@@ -186,7 +186,7 @@ class BytesContract(StoreTests):
             ("users/alice/clients/app", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
             ("clients/a%zz", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
         ],
-        ids=["a client id", "the default one", "unreadable", "another key", "nothing left", "of a user", "no name of anybody"],
+        ids=["a client id", "the default one", "unreadable", "another key", "nothing left", "of a user", "no name"],
     )
     def test_a_byte_rate_on_a_client_id_alone_is_found(
         self, store: ZooKeeperQuotaStore, others: OtherWriter, path: str, data: bytes, limits: bool

@@ -1,8 +1,8 @@
-"""The promise of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the in-memory twin both pass.
+"""The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the in-memory double both pass.
 
-A subclass gives the fixtures `faults` (the tree under the store, with bad luck on demand) and `others` (another writer who, like Kafka
-itself, reads, changes and writes without comparing). The rows of "ways an external writer can break a cluster" (kafka-quotas 1.5) that
-a writer can cause are tests that this one cannot.
+A subclass gives the fixtures `faults` (the tree under the store, with faults on demand) and `others`
+(another writer that, like Kafka itself, reads, changes and writes without comparing). Each way in
+which a writer of ZooKeeper can break brokers has a test that this store does not do it.
 """
 
 from tests.contract.quota_store_bytes import BytesContract
@@ -10,4 +10,4 @@ from tests.contract.quota_store_safety import SafetyContract
 
 
 class QuotaStoreContract(BytesContract, SafetyContract):
-    """What every store promises."""
+    """The whole contract of a store."""

@@ -1,4 +1,4 @@
-"""A quota store writes only over what it has read, only to its own cluster, and finds out what became of a write."""
+"""A quota store writes only over what it has read, only to its own cluster, and finds out the outcome of a write."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ class SafetyContract(StoreTests):
         assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
         assert others.get("/config/users/alice") is None
 
-    # --- bad luck ----------------------------------------------------------------------------------------------------
+    # --- lost connections --------------------------------------------------------------------------------------------
 
-    def test_an_answer_lost_after_the_commit_counts_as_applied_and_brokers_are_told_again(
+    def test_an_answer_lost_after_the_commit_counts_as_applied_and_brokers_are_notified_again(
         self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
     ) -> None:
         seen = store.read([ALICE])[ALICE]
@@ -186,7 +186,7 @@ class SafetyContract(StoreTests):
         store.release_claim(POLICY)
         assert store.facts().owner_policy_key == POLICY
 
-    def test_a_closed_store_says_so(self, store: ZooKeeperQuotaStore) -> None:
+    def test_a_closed_store_raises(self, store: ZooKeeperQuotaStore) -> None:
         store.close()
         store.close()
         with pytest.raises(Unreachable):

@@ -1,4 +1,4 @@
-"""What the tests of a quota store share: a laid-out Kafka tree, somebody else who writes to it, and writes to try."""
+"""Shared parts of the tests of a quota store: a Kafka tree, another writer of it, and writes to try."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KAFKA_PATHS = (
 
 
 class OtherWriter(Protocol):
-    """Kafka and its tools, which write what they like."""
+    """Kafka and its tools, which write without comparing."""
 
     def get(self, path: str) -> bytes | None: ...
     def put(self, path: str, data: bytes) -> None: ...

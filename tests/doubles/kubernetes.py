@@ -1,8 +1,8 @@
-"""The in-memory twin of an API server, for tests of everything above this adapter; it passes the contract tests of the real one.
+"""An in-memory double of an API server, for tests of everything above this adapter; it passes the contract tests of the real one.
 
-It keeps what Tidegate leans on: uids, resource versions that move only when something changed, generations that move with the spec, the
-status subresource, finalizers and deletion. It has no schemas, no defaults, no rights and no watches. What a person would do with
-kubectl is `create`, `edit`, `delete` and `put_secret`; what an outage does is `fail_with`.
+It has uids, resource versions that move only when something changed, generations that move with the
+spec, the status subresource, finalizers and deletion. It has no schemas, no defaults, no rights and no
+watches. A person with kubectl is `create`, `edit`, `delete` and `put_secret`; an outage is `fail_with`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from tidegate.kube import status
 from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
 from tidegate.kube.client import lease_body, lease_record
 
-# Jobs and ConfigMaps of the in-memory API server, for tests. Nothing runs here: a test says how a
-# Job ended (`finish_job`).
+# Nothing runs here: a test ends a Job with `finish_job`.
 
 
 class MemoryJobs:

@@ -1,7 +1,7 @@
-"""The in-memory twin of the quota store: a small Kafka tree, the same rules, and faults on demand.
+"""An in-memory double of the quota store, with a small Kafka tree and faults on demand.
 
-For tests of everything above the store. It keeps the store's promise by running the same code on another tree; the contract tests
-hold both to it.
+For tests of everything above the store. It runs the same code on another tree; the contract tests run
+on both.
 """
 
 import json
@@ -30,10 +30,8 @@ from tidegate.kafka.zookeeper.tree import (
 )
 from tidegate.kafka.zookeeper.writer import plan_creates
 
-# A tree of znodes in memory that compares, counts and refuses as ZooKeeper does; for tests.
-#
-# It has no sessions, ephemeral nodes or permissions: access lists are stored, not enforced.
-# Several threads may use it.
+# A tree of znodes in memory that compares, counts and refuses as ZooKeeper does. It has no sessions,
+# ephemeral nodes or permissions: access lists are stored, not enforced. Several threads may use it.
 
 
 OPEN_ACL: Acl = (AclEntry(31, "world", "anyone"),)
@@ -90,7 +88,7 @@ class MemoryTree:
         """See ZnodeTree; the nodes stay."""
 
     def wake_all(self) -> None:
-        """Do what brokers that come or go do: wake everybody who watches."""
+        """Do what brokers that come or go do: wake every watcher."""
         for wake in self._wakes:
             wake()
 
@@ -142,8 +140,7 @@ def _name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-# A tree of znodes with bad luck on demand, around any other tree: for tests of what a broken
-# connection leaves behind.
+# A tree of znodes with faults on demand, around any other tree: for tests of broken connections.
 
 
 @dataclass
@@ -230,7 +227,7 @@ _KAFKA_PATHS = (
 
 
 class MemoryQuotaStore(ZooKeeperQuotaStore):
-    """A QuotaStore on a Kafka tree of its own. What is below `close` plays Kafka, another writer, or bad luck."""
+    """A QuotaStore on a Kafka tree of its own. The methods below `close` play Kafka, another writer, or a fault."""
 
     def __init__(self, cluster_id: str = "memory-cluster", topics: Iterable[str] = ()) -> None:
         self.tree = MemoryTree()
@@ -248,7 +245,7 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
 
     @property
     def notifications(self) -> tuple[str, ...]:
-        """The entity paths that brokers were told of, oldest first."""
+        """The entity paths of which brokers were notified, oldest first."""
         (names,) = self.tree.children(["/config/changes"])
         nodes = self.tree.read([f"/config/changes/{name}" for name in sorted(names or ())])
         return tuple(json.loads(node.data or b"{}")["entity_path"] for node in nodes if node)
@@ -259,7 +256,7 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
         return node.data if node else None
 
     def put_raw(self, entity: Entity, data: bytes) -> None:
-        """Set the entity's quota node to `data`, whatever stood there."""
+        """Set the entity's quota node to `data`, whatever it was."""
         self._put(config_path(entity), data)
 
     def put(self, entity: Entity, values: Mapping[QuotaKey, str | None]) -> None:
@@ -296,7 +293,7 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
         self.tree.commit([Create("/migration", b"{}", OPEN_ACL)])
 
     def wake(self) -> None:
-        """Let brokers come or go: everybody who watches is woken."""
+        """Let brokers come or go: every watcher is woken."""
         self.tree.wake_all()
 
     def fail_next(self, error: TidegateError) -> None:

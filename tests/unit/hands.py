@@ -1,11 +1,11 @@
-"""A clock that a test turns by hand, for whatever takes a function that tells the time."""
+"""A clock that a test sets, for all that takes a function of the time."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class Hands:
-    """Tells `now`, in seconds, until a test says otherwise."""
+    """Returns `now`, in seconds, until a test changes it."""
 
     now: float = 1000.0
 

@@ -1,4 +1,4 @@
-"""`make audit` tells an unsound package from an advisory source that cannot be reached, and never passes over anything else."""
+"""`make audit` fails for an unsound package, passes when the advisory source cannot be reached, and reports all else."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ BUSY = "error: HTTP status server error (503 Service Unavailable) for url (https
 
 
 def audited(folder: Path, *, says: str, code: int) -> subprocess.CompletedProcess[str]:
-    """What the audit makes of a uv that says this on standard error and ends so."""
+    """Run the audit with a uv that prints this on standard error and ends with this code."""
     uv = folder / "uv"
     uv.write_text(f"#!/bin/sh\nprintf '%b\\n' '{says}' >&2\nexit {code}\n")
     uv.chmod(0o700)
@@ -19,7 +19,7 @@ def audited(folder: Path, *, says: str, code: int) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("says", [OFFLINE, BUSY], ids=["offline", "busy"])
-def test_a_source_that_cannot_be_reached_is_no_failure_and_is_said(tmp_path: Path, says: str) -> None:
+def test_a_source_that_cannot_be_reached_is_no_failure_and_is_reported(tmp_path: Path, says: str) -> None:
     done = audited(tmp_path, says=says, code=2)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Skipped: no public source of advisories can be reached")

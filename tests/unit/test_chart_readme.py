@@ -1,4 +1,4 @@
-"""The chart's README says of every value what the comment above it says."""
+"""The chart's README describes every value by the comment above it."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def text_of(path: Path) -> str:
     return (CHECKOUT / path).read_text(encoding="utf-8")
 
 
-def test_the_committed_page_is_what_its_sources_say() -> None:
+def test_the_committed_page_is_that_of_its_sources() -> None:
     assert text_of(CHART_README) == readme(head=text_of(CHART_README_HEAD), values=text_of(VALUES), alerts=text_of(ALERTS))
 
 
@@ -23,7 +23,7 @@ def test_a_key_is_described_by_the_lines_of_comment_right_above_it() -> None:
     assert described_values(text) == (Value("count", "How many, in all.", "2"),)
 
 
-def test_a_group_is_told_before_what_is_in_it() -> None:
+def test_a_group_comes_before_its_values() -> None:
     text = "# The image.\nimage:\n  # Its name.\n  name: a\n  # Its tag.\n  tag: ''\n"
     assert described_values(text) == (
         Value("image", "The image.", None),

@@ -1,4 +1,4 @@
-"""The collector keeps collecting: seldom is not never, or a loop of objects would fill the memory."""
+"""Garbage collection is rare but goes on: otherwise a loop of objects would fill the memory."""
 
 import gc
 from collections.abc import Iterator

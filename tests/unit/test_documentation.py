@@ -1,4 +1,4 @@
-"""What the documents show can be done as it is written: commands with their options, objects as they would be applied, links."""
+"""Examples in the documents work as written: commands with their options, objects as they would be applied, links."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The site of docs/: what its pages link to comes along, and nothing is loaded from elsewhere.
+"""The site of docs/ has all that its pages link to, and loads nothing from elsewhere.
 
 That every link leads somewhere is shown by `make docs`, which builds the whole site and takes any warning for an error.
 """

@@ -1,4 +1,4 @@
-"""The house keeps its own rules: names that would hide the standard library, and what the core may touch."""
+"""Rules of the repository: no name hides the standard library, and the core touches nothing outside."""
 
 import ast
 import operator

@@ -1,4 +1,4 @@
-"""The wiring of one process: kopf is set as it can be set, handlers only feed the cache, and the probe tells of stuck threads."""
+"""One process put together: kopf has only settings that exist, handlers only feed the cache, and the probe names stuck threads."""
 
 import asyncio
 import dataclasses
@@ -57,7 +57,7 @@ def test_every_setting_of_kopf_exists_in_the_installed_kopf() -> None:
     assert unknown == []
 
 
-def test_a_setting_that_kopf_does_not_know_would_be_noticed() -> None:
+def test_a_setting_that_kopf_does_not_have_would_be_noticed() -> None:
     settings = kopf_settings()
     settings.watching.server_timeuot = 300  # type: ignore[attr-defined]
     declared = {field.name for field in dataclasses.fields(settings.watching)}
@@ -68,19 +68,19 @@ def _watcher(registry: kopf.OperatorRegistry, kind: ResourceKind) -> Any:
     return next(handler for handler in registry._watching.get_all_handlers() if handler.id == kind.plural)
 
 
-def _tell(registry: kopf.OperatorRegistry, event: str, obj: dict[str, Any]) -> None:
+def _send_event(registry: kopf.OperatorRegistry, event: str, obj: dict[str, Any]) -> None:
     asyncio.run(_watcher(registry, BUSINESS_TIERS).fn(event={"type": event, "object": obj}))
 
 
 @pytest.mark.parametrize("event", [None, "ADDED", "MODIFIED"])
 def test_whatever_the_watch_shows_is_in_the_cache(registry: kopf.OperatorRegistry, cache: ResourceCache, event: Any) -> None:
-    _tell(registry, event, TIER)
+    _send_event(registry, event, TIER)
     assert cache.snapshot(BUSINESS_TIERS) == (TIER,)
 
 
 def test_a_deletion_that_the_watch_saw_leaves_the_cache(registry: kopf.OperatorRegistry, cache: ResourceCache) -> None:
-    _tell(registry, "ADDED", TIER)
-    _tell(registry, "DELETED", TIER)
+    _send_event(registry, "ADDED", TIER)
+    _send_event(registry, "DELETED", TIER)
     assert cache.snapshot(BUSINESS_TIERS) == ()
 
 
@@ -126,7 +126,7 @@ def test_a_named_liveness_port_is_that_one() -> None:
     assert liveness_endpoint("127.0.0.1", port) == f"http://127.0.0.1:{port}/healthz"
 
 
-def test_a_port_that_is_taken_is_named_with_the_option_that_mends_it(golden: Callable[[str], None]) -> None:
+def test_a_port_that_is_taken_is_named_with_the_option_to_change_it(golden: Callable[[str], None]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserActionRequired) as liveness:

@@ -1,4 +1,4 @@
-"""The page of reasons is what the enum says, and the generator notices when it is not."""
+"""The page of reasons is generated from the enum, and a check finds a page that is not."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def test_every_reason_has_one_row_with_its_meaning(reason: Reason) -> None:
     assert rows == [f"| `{reason.value}` | {reason.meaning} | {'yes' if reason in STALLED else ''} |"]
 
 
-def test_the_committed_page_is_what_the_enum_says() -> None:
+def test_the_committed_page_is_that_of_the_enum() -> None:
     assert (ROOT / REASONS_PAGE).read_text(encoding="utf-8") == reasons_page()
 
 

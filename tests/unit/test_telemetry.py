@@ -1,4 +1,4 @@
-"""What a process tells about itself: the metrics that docs/metrics.md names, and log lines that machines can read."""
+"""The metrics of a process, which docs/metrics.md names, and log lines that machines can read."""
 
 import json
 import logging
@@ -65,13 +65,13 @@ def busy() -> Telemetry:
     telemetry.audit_lines.labels("written").inc()
     telemetry.rollup_jobs.labels("streaming", "orders", "made").inc()
     _throttled(telemetry)
-    held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))
+    held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),))
     telemetry.readings.put("streaming/other", replace(reading(held), rollups=Due(published_until_ms=300_000)))
     return telemetry
 
 
 def _throttled(telemetry: Telemetry) -> None:
-    """Two passes of an episode: a cut, and what is held back after it."""
+    """Two passes of an episode: a cut, and the bytes that are held back after it."""
     played = estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
     want(played, etl=40, pay=25)
     override = Override("streaming/backfill", 2000.0, "agreed", entity=Entity("etl"))
@@ -128,7 +128,7 @@ def test_a_policys_gauges_are_the_figures_of_its_last_decision(metric: str, valu
 def test_a_missing_input_is_a_series_for_as_long_as_it_is_missing() -> None:
     telemetry = Telemetry()
     labels = {**LABELS, "reason": "BrokersUnreachable"}
-    telemetry.readings.put(POLICY, reading(Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "Nobody answers.", 990.0),))))
+    telemetry.readings.put(POLICY, reading(Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),))))
     assert telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) == 990.0
     telemetry.readings.put(POLICY, reading(Decision()))
     assert telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) is None
@@ -217,7 +217,7 @@ def test_a_traceback_stays_within_its_line(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(("level", "events"), [(LogLevel.DEBUG, ["a", "b"]), (LogLevel.INFO, ["b"]), (LogLevel.ERROR, [])])
-def test_the_level_decides_what_is_said(capsys: pytest.CaptureFixture[str], level: LogLevel, events: list[str]) -> None:
+def test_the_level_decides_what_is_logged(capsys: pytest.CaptureFixture[str], level: LogLevel, events: list[str]) -> None:
     set_up_logging(LogFormat.JSON, level)
     logger = structlog.get_logger("tidegate.test")
     logger.debug("a")

@@ -1,4 +1,4 @@
-"""The throttle's metrics, over an estate that is really throttled: what a level is, what a cut costs, and what is counted once."""
+"""The throttle's metrics, over a simulated cluster that is really throttled: states of levels, costs of cuts, and counting once."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ ETL, PAY = Entity("etl"), Entity("pay")
 
 
 class Watched:
-    """An estate whose broker is over its limit of 50 MB/s, and the metrics of the operator that throttles etl (L3)."""
+    """A simulated cluster whose broker is over its limit of 50 MB/s, and the metrics of the operator that throttles etl (L3)."""
 
     def __init__(self) -> None:
         self.telemetry = Telemetry()
@@ -122,7 +122,7 @@ def test_what_is_held_back_is_counted_against_the_rate_before_the_first_cut(watc
     assert watched.value("deferred_bytes_total", direction="egress", level="L3") == pytest.approx((40 - 25) * MB * 2 * 15)
 
 
-def test_nothing_is_held_back_while_nobody_is_throttled(watched: Watched) -> None:
+def test_nothing_is_held_back_while_no_one_is_throttled(watched: Watched) -> None:
     want(watched.played, etl=5, pay=5)
     for _ in range(4):
         watched.play()
@@ -138,7 +138,7 @@ def test_a_new_operator_does_not_make_up_what_was_sent_before(watched: Watched) 
 
 
 def nics(*spans: tuple[float, float]) -> Readings:
-    """Cards of broker 1 as (when, MB/s), each over 15 s."""
+    """NIC samples of broker 1 as (when, MB/s), each over 15 s."""
     return Readings(spans[-1][0], 15.0, {(1, OUT): tuple(NicSpan(at, 15.0, rate * MB) for at, rate in spans)})
 
 
@@ -171,7 +171,7 @@ def test_an_input_that_does_not_answer_keeps_the_time_at_which_it_last_did(watch
     )
 
 
-def test_when_clients_were_sampled_is_told_for_each_broker(watched: Watched) -> None:
+def test_the_time_of_client_samples_is_a_series_for_each_broker(watched: Watched) -> None:
     watched.note(Decision(), Readings(1000.0, 15.0, clients={(ETL, 1, OUT): ClientRate(990.0, 1.0), (PAY, 1, OUT): ClientRate(980.0, 1.0)}))
     assert watched.value("broker_clients_timestamp_seconds", broker="1", direction="egress") == 990
 
@@ -184,7 +184,7 @@ def test_an_override_that_applies_is_a_series_until_it_ends(watched: Watched) ->
     assert watched.value("override_expires_timestamp_seconds", override="backfill") is None
 
 
-def test_a_policy_that_is_let_go_leaves_no_gauge_behind(watched: Watched) -> None:
+def test_a_policy_that_is_released_leaves_no_gauge_behind(watched: Watched) -> None:
     decision = watched.play()
     watched.note(replace(decision, levels=(LevelReport(Level.L3, LevelState.THROTTLED),)), watched.played.given().readings)
     watched.telemetry.readings.forget(POLICY)

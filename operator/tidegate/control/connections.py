@@ -1,6 +1,6 @@
-"""The connection of one policy to its Kafka cluster: opened when first needed, opened anew when the policy or a Secret says so.
+"""The connection of one policy to its Kafka cluster: opened when first needed, and opened anew when the policy or a Secret changes.
 
-It does not watch over the connection's health: store and topology reconnect by themselves.
+Store and topology reconnect by themselves, so its health is not watched here.
 """
 
 import shutil
@@ -33,12 +33,10 @@ from tidegate.resources.authentication import CertificateAndKey, KafkaAuthentica
 from tidegate.resources.policy import BrokerIdentity, MetricQueries, MetricsSource
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
-# Turns a policy's `tls` and `authentication`, and the Secrets that they name, into settings for
-# ZooKeeper and for the brokers.
+# --- settings of the connections, from the policy and the Secrets that it names -------------------
 #
-# Kafka's libraries want certificates as files, so these are written to a private folder that lives
-# as long as the connection. No value of
-# a Secret is ever shown.
+# Kafka's libraries want certificates as files, so these are written to a private folder that exists
+# as long as the connection. No value of a Secret is ever shown.
 
 
 SecretData = Mapping[str, bytes]
@@ -56,7 +54,7 @@ _MECHANISMS = {
 class Secrets:
     """The Secrets of one namespace that a connection needs, by name; with `file` all of them come from that file instead.
 
-    Everything that is not there raises UserActionRequired with SECRET_UNREADABLE, which names the Secret and the key.
+    Whatever is missing raises UserActionRequired with SECRET_UNREADABLE, which names the Secret and the key.
     """
 
     namespace: str = ""
@@ -106,7 +104,7 @@ def read_secrets(kubernetes: Kubernetes, namespace: str, names: Collection[str],
 
 
 def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> ZooKeeperConnection:
-    """How to reach the policy's ZooKeeper. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
+    """The settings for the policy's ZooKeeper. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
     zookeeper = spec.zookeeper
     if zookeeper is None:
         raise UserActionRequired(
@@ -117,7 +115,7 @@ def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> Zoo
 
 
 def brokers_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> KafkaConnection:
-    """How to reach the policy's brokers. Raises like `zookeeper_connection`."""
+    """The settings for the policy's brokers. Raises like `zookeeper_connection`."""
     tls = _tls_files(spec.tls, spec.authentication, secrets, folder / "brokers")
     return KafkaConnection(tuple(spec.bootstrap_servers.split(",")), sasl=_login(spec.authentication, secrets), tls=tls)
 
@@ -171,20 +169,16 @@ def _unreadable(message: str) -> UserActionRequired:
     return UserActionRequired(Reason.SECRET_UNREADABLE, message)
 
 
-# Turns a policy's `metrics` and the Secrets that it names into settings for reading Prometheus. No
-# value of a Secret is ever shown.
-
-
 NOT_MEASURED = "load is not read until then"
 
 
 def metrics_settings(spec: MetricsSource, secrets: Secrets) -> MetricsSettings:
-    """How to read the policy's metrics. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
+    """The settings for the policy's metrics. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
     return settings_of(spec, prometheus_server(spec.prometheus.url, spec.prometheus.tls, spec.prometheus.authentication, secrets))
 
 
 def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSettings:
-    """Everything but the server as the policy declares it."""
+    """The settings as the policy declares them, with this server."""
     return MetricsSettings(
         server,
         Preset(spec.preset),
@@ -199,7 +193,7 @@ def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSetting
 def prometheus_server(
     url: str, tls: Tls | None, login: PrometheusAuthentication | None, secrets: Secrets, *, meanwhile: str = NOT_MEASURED
 ) -> PrometheusServer:
-    """How to reach the server. Raises UserActionRequired (SECRET_UNREADABLE) where a Secret lacks a key; `meanwhile` ends the message."""
+    """The settings for the server. Raises UserActionRequired (SECRET_UNREADABLE) for a missing key; `meanwhile` ends the message."""
     authorities = trusted_certificates(tls, secrets, meanwhile=meanwhile)
     certificate, key = None, None
     if login is not None and login.certificate_and_key is not None:
@@ -233,11 +227,10 @@ def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
     return BrokerInstances({entry.instance: entry.id for entry in ids.instances or ()})
 
 
-# Connects a policy to its real cluster: quotas through ZooKeeper, leaders from the brokers.
-# Neither is contacted before its first use.
+# --- opening: quotas through ZooKeeper, leaders from the brokers, neither before its first use ----
 #
-# The libraries are imported when a connection is opened, so that a command which opens none
-# answers at once.
+# The libraries are imported when a connection is opened, so that a command which opens none answers
+# at once.
 
 
 class OpenTree(Protocol):
@@ -304,16 +297,16 @@ class OpenCluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a connection was made of; the same again needs no new one."""
+    """The origin of a connection; the same again needs no new one."""
 
     spec: KafkaSpec
     secrets: Secrets
 
 
 class Renewed(Generic[Origin, Opened]):
-    """Something that is open, with a private folder; opened anew when what it was made of has changed. One thread at a time may use it.
+    """A resource that is open, with a private folder, and opened anew when its origin has changed. One thread at a time may use it.
 
-    `read` gives what it is made of now, Secrets among it, and gets what it was made of; it is asked once a minute. `close` must not raise.
+    `read` gets the last origin and returns the present one, with its Secrets; it is called once a minute. `close` must not raise.
     """
 
     def __init__(
@@ -335,11 +328,11 @@ class Renewed(Generic[Origin, Opened]):
 
     @property
     def origin(self) -> Origin | None:
-        """What it was made of; None while nothing is open."""
+        """The origin of what is open; None while nothing is."""
         return self._origin
 
     def current(self, *, is_outdated: bool = False) -> Opened:
-        """What is open, opened anew where needed. `is_outdated` = do not wait for the minute. Raises what reading and opening raise."""
+        """The open resource, opened anew where needed. `is_outdated` = do not wait for the minute. Raises what `read` and `opener` do."""
         if self._opened is not None and not is_outdated and self._monotonic() - self._read_at_seconds <= SECRET_AGE_SECONDS:
             return self._opened
         origin = self._read(self._origin)
@@ -376,7 +369,7 @@ class Connection:
         self._renewed = Renewed(read=self._wanted, opener=self._open, close=KafkaCluster.close, monotonic=monotonic)
 
     def cluster(self, spec: KafkaSpec) -> KafkaCluster:
-        """The cluster that `spec` means. Raises a TidegateError when a Secret cannot be read or does not fit."""
+        """The cluster of `spec`. Raises a TidegateError when a Secret cannot be read or does not fit."""
         self._spec = spec
         origin = self._renewed.origin
         return self._renewed.current(is_outdated=origin is not None and origin.spec != spec)
@@ -394,8 +387,8 @@ class Connection:
         return cluster
 
     def _wanted(self, before: _Wanted | None) -> _Wanted:
-        """A Secret that has vanished under an open connection is remembered: a namespace that is being deleted loses its Secrets before
-        its policies, which still have quotas to give back."""
+        """Read spec and Secrets. A Secret that vanished under an open connection is remembered: a namespace that is being deleted loses
+        its Secrets before its policies, which still have quotas to give back."""
         spec = self._spec
         if spec is None:
             raise ValueError("a connection is asked for the cluster of a spec")

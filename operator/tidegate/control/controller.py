@@ -1,6 +1,7 @@
-"""One policy: runs a pass when asked to, from the cached resources to the report, and lets the policy go when it is deleted.
+"""Runs the passes of one policy, from the cached resources to the report, and releases the policy when it is deleted.
 
-It waits for nothing; `control_loop.py` says when a pass runs, and `report_desk.py` has it reported while the next one may run already.
+It waits for nothing: the loop in `manager.py` decides when a pass runs, and the queue in
+`report/reporter.py` delivers the report while the next pass may run already.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.conditions import counted, listed
 from tidegate.control.report.reporter import PassReport, ReportQueue
-from tidegate.control.rollups import RollupAround, RollupLook, RollupProgress, RollupWatch
+from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.errors import InvalidResource, RetryLater, TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
@@ -28,30 +29,29 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_O
 from tidegate.metrics import count_writes
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 
-# When a policy that is being deleted may go: everything given back, or the time for it over.
+# --- deletion: the policy may go when everything is given back, or the time for it is over --------
 #
-# The finalizer can never block for ever: the deadline counts from the first time this process saw
-# the deletion, whether
-# ZooKeeper answers or not. What is left then stays in the ledger, and the claim stays with it,
-# until `tidegate restore`.
+# The finalizer never blocks for ever: the deadline counts from the first time this process saw the
+# deletion, whether ZooKeeper answers or not. Quotas that are left then stay in the ledger, and the
+# claim stays with them, until `tidegate restore`.
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionOutcome:
-    """The policy may go. `incomplete` says what is left behind, None when nothing is."""
+    """The policy may go. `incomplete` names what is left behind, None when nothing is."""
 
     incomplete: str | None
 
 
 class Deletion:
-    """Watches one policy's deletion."""
+    """Decides when the finalizer of one policy comes off."""
 
     def __init__(self, deadline_seconds: float) -> None:
         self._deadline_seconds = deadline_seconds
         self._seen_at_seconds: float | None = None
 
     def conclude(self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float) -> DeletionOutcome | None:
-        """Farewell, or None while there is something to do and time for it. `result` None = there was no pass (broken spec)."""
+        """The outcome, or None while quotas are left and there is time. `result` None = there was no pass (broken spec)."""
         if self._seen_at_seconds is None:
             self._seen_at_seconds = now_seconds
         if result is not None and result.decision.finished_deleting and result.error is None:
@@ -66,8 +66,8 @@ class Deletion:
         what = "It is not known how many quotas" if left is None else f"{counted(len(left), 'quota')} ({listed(left)})"
         why = "" if result is None or not result.decision.holds else f" because {result.decision.holds[0].message}."
         return (
-            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy is let go and they stay as they are."
-            f"{why} The ledger still knows what stood there before: `tidegate restore --zookeeper {address}` gives it back"
+            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy is released and they stay as they are."
+            f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper {address}` gives it back"
         )
 
 
@@ -78,22 +78,19 @@ def _ours(result: PassResult, policy_key: str) -> list[str] | None:
     return sorted(str(entity) for entity, quota in quotas.items() if quota.ledger is not None and quota.ledger.policy_key == policy_key)
 
 
-# Says a first word of something that takes long, and nothing of what is over before anybody would
-# have asked.
+# --- the first status of a new object -------------------------------------------------------------
 #
-# It knows nothing of what is said. A first pass reports itself when it ends; only one that waits
-# for a cluster that does not answer needs
-# somebody to say meanwhile that it was seen.
+# A first pass reports itself when it ends. Only one that waits for a cluster that does not answer
+# needs a report meanwhile.
 
-
-FIRST_WORD_AFTER_SECONDS = 5.0
+PENDING_AFTER_SECONDS = 5.0
 
 
 @contextmanager
 def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
-    """Call `say`, from another thread, if neither the body is over after that time nor what the body was given was called.
+    """Call `say`, from another thread, if after that time the body still runs and has not called what it was given.
 
-    After that call, and on leaving, it has been said to its end or will never be said, so that what is said next has the last word.
+    After that call, and on leaving, `say` has returned or will never be called, so that the next report is the last one.
     """
     timer = Timer(after_seconds, say)
     timer.daemon = True
@@ -109,11 +106,8 @@ def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Ite
         unneeded()
 
 
-# What has to stand before the first write: the finalizer that lets a deletion give quotas back,
-# and the claim on the cluster.
-#
-# Neither is taken by a policy that writes nothing (Observe, paused, held or being deleted).
-
+# --- before the first write: the finalizer, with which a deletion gives quotas back, and the claim
+# on the cluster. A policy that writes nothing (Observe, paused, held or being deleted) takes neither.
 
 RESTORE_FINALIZER = "tidegate.io/restore"
 
@@ -142,11 +136,8 @@ def take_ownership(
     return changed
 
 
-# Which of several policies has the right to a Kafka cluster, before any of them has claimed it:
-# the older object.
-#
-# The claim in ZooKeeper decides in the end, also between replicas; this keeps a younger policy
-# from claiming first.
+# The older of two policies has the right to a Kafka cluster. The claim in ZooKeeper decides in the
+# end, also between replicas; this keeps a younger policy from claiming first.
 
 
 def competing_policy(policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]) -> str | None:
@@ -169,57 +160,57 @@ log = structlog.get_logger(__name__)
 
 
 class Controller:
-    """Passes over the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called for brokers and readings."""
+    """The passes of the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called for brokers and readings."""
 
-    def __init__(self, key: str, world: OperatorContext, *, may_write: Callable[[], bool], wake: Callable[[Cause], None]) -> None:
+    def __init__(self, key: str, context: OperatorContext, *, may_write: Callable[[], bool], wake: Callable[[Cause], None]) -> None:
         self._key = key
-        self._world = world
-        self._pass = ControlPass(world.clock.wall, may_write)
+        self._context = context
+        self._pass = ControlPass(context.clock.wall, may_write)
         namespace = key.partition("/")[0]
         self._connection = Connection(
             namespace,
-            kubernetes=world.kubernetes,
-            opener=world.open_cluster,
+            kubernetes=context.kubernetes,
+            opener=context.open_cluster,
             wake=lambda: wake(Cause.BROKERS),
-            monotonic=world.clock.monotonic,
+            monotonic=context.clock.monotonic,
         )
-        self._metrics = MetricsWatch(namespace, _around(key, world, lambda: wake(Cause.METRICS)))
-        self._rollups = RollupWatch(key, _around_rollups(key, world, may_write=may_write, wake=lambda: wake(Cause.ROLLUPS)))
+        self._metrics = MetricsWatch(namespace, _metrics_dependencies(key, context, lambda: wake(Cause.METRICS)))
+        self._rollups = RollupWatch(key, _rollup_dependencies(key, context, may_write=may_write, wake=lambda: wake(Cause.ROLLUPS)))
         self._backoff = Backoff()
-        self._deletion = Deletion(world.settings.restore_deadline_seconds)
-        self._desk = ReportQueue(self._report, f"reports of {key}", beside=world.report_beside)
+        self._deletion = Deletion(context.settings.restore_deadline_seconds)
+        self._reports = ReportQueue(self._report, f"reports of {key}", beside=context.report_beside)
         self._reader = TierReader()
         self._declared: Declared | None = None
         self._topology: Topology | None = None
         self._seen_before = False
 
     def close(self) -> None:
-        """Deliver the last report and let the cluster go."""
+        """Deliver the last report and close the connections."""
         self._metrics.close()
         self._rollups.close()
-        self._desk.close()
+        self._reports.close()
         self._connection.close()
 
     def pass_once(self) -> float:
         """One pass; returns after how many seconds the next is due at the latest."""
-        policy = self._world.policies().get(self._key)
+        policy = self._context.policies().get(self._key)
         if policy is None or (policy["metadata"].get("deletionTimestamp") and not has_finalizer(policy)):
-            return self._world.settings.poll_seconds
-        started_seconds = self._world.clock.monotonic()
+            return self._context.settings.poll_seconds
+        started_seconds = self._context.clock.monotonic()
         result = self._observe_and_act(policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES))
-        self._world.telemetry.pass_seconds.labels(*policy_labels(self._key)).observe(self._world.clock.monotonic() - started_seconds)
+        self._context.telemetry.pass_seconds.labels(*policy_labels(self._key)).observe(self._context.clock.monotonic() - started_seconds)
         if policy["metadata"].get("deletionTimestamp"):
             self._release_when_restored(policy, result)
         return self._next_in_seconds(result)
 
     def broke(self, error: Exception) -> float:
         """Report a bug in a pass; returns when to try again."""
-        self._desk.catch_up()
+        self._reports.catch_up()
         self._report_internal_error(error)
         return self._backoff.next_seconds()
 
     def leaders_moved(self) -> bool:
-        """Whether brokers or leaders differ from what the last pass saw; False also when nobody answers."""
+        """Whether brokers or leaders differ from what the last pass saw; False also when none answers."""
         if self._declared is None or self._topology is None:
             return False
         try:
@@ -229,12 +220,12 @@ class Controller:
         return (now.brokers, now.topics) != (self._topology.brokers, self._topology.topics)
 
     def _of(self, policy: JsonObject, kind: ResourceKind) -> list[JsonObject]:
-        """The objects of this kind that refer to the policy and are to stay."""
-        known = [raw for raw in self._world.cache.snapshot(kind) if belongs_to(raw, policy)]
+        """The objects of this kind that refer to the policy and are not being deleted."""
+        known = [raw for raw in self._context.cache.snapshot(kind) if belongs_to(raw, policy)]
         return [raw for raw in known if not raw["metadata"].get("deletionTimestamp")]
 
     def _observe_and_act(self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]) -> PassResult | None:
-        fresh = self._world.list_is_fresh
+        fresh = self._context.list_is_fresh
         try:
             self._declared = declared = declare(
                 policy,
@@ -244,27 +235,27 @@ class Controller:
             )
         except InvalidResource as error:
             self._declared = None
-            self._desk.catch_up()
-            self._world.reporter.unread(policy, error, tiers, overrides)
-            self._world.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()
+            self._reports.catch_up()
+            self._context.reporter.unread(policy, error, tiers, overrides)
+            self._context.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()
             return None
         rollups = None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
-        with self._first_word(policy, tiers, overrides) as heard_of_cluster:
-            result = self._run(policy, declared, rollups, heard_of_cluster)
+        with self._pending_report(policy, tiers, overrides) as cluster_answered:
+            result = self._run(policy, declared, rollups, cluster_answered)
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
-        self._desk.post(PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides), rollups))
+        self._reports.post(PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides), rollups))
         self._measure(result, rollups)
         return result
 
     def _report(self, report: PassReport) -> None:
-        """Called by the desk. Objects are shown as they are known now: the report before this one may have written their statuses."""
-        known = self._world.cache.with_known_status
+        """Deliver one report, in the thread of the queue, with the newest objects: the report before it may have written statuses."""
+        known = self._context.cache.with_known_status
         thread = f"reports of {self._key}"
-        self._world.vital_signs.beat(thread)
+        self._context.vital_signs.beat(thread)
         try:
-            self._world.reporter.passed(
+            self._context.reporter.passed(
                 replace(
                     report,
                     policy=known(BROKER_BANDWIDTH_POLICIES, report.policy),
@@ -276,28 +267,28 @@ class Controller:
             log.exception("Report abandoned", policy=self._key)
             self._report_internal_error(error)
         finally:
-            self._world.vital_signs.forget(thread)
+            self._context.vital_signs.forget(thread)
 
     def _report_internal_error(self, error: Exception) -> None:
-        self._world.telemetry.passes.labels(*policy_labels(self._key), "broken").inc()
-        policy = self._world.policies().get(self._key)
+        self._context.telemetry.passes.labels(*policy_labels(self._key), "broken").inc()
+        policy = self._context.policies().get(self._key)
         if policy is not None:
-            self._world.reporter.broke(policy, error)
+            self._context.reporter.broke(policy, error)
 
     def _newest_reading(self, declared: Declared) -> Readings | None:
         brokers = None if self._topology is None else self._topology.brokers
         return self._metrics.latest(None if declared.policy.deleting else declared.spec.metrics, brokers)
 
-    def _first_word(
+    def _pending_report(
         self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
     ) -> AbstractContextManager[Callable[[], None]]:
         if self._seen_before:
             return nullcontext(lambda: None)
         self._seen_before = True
-        return report_pending_if_slow(lambda: self._world.reporter.first_seen(policy, tiers, overrides), FIRST_WORD_AFTER_SECONDS)
+        return report_pending_if_slow(lambda: self._context.reporter.first_seen(policy, tiers, overrides), PENDING_AFTER_SECONDS)
 
     def _run(
-        self, policy: JsonObject, declared: Declared, rollups: RollupProgress | None, heard_of_cluster: Callable[[], None]
+        self, policy: JsonObject, declared: Declared, rollups: RollupProgress | None, cluster_answered: Callable[[], None]
     ) -> PassResult:
         readings, usage = self._newest_reading(declared), None if rollups is None else rollups.usage
         try:
@@ -306,38 +297,38 @@ class Controller:
             return self._pass.without_cluster(declared, error)
 
         def prepare(seen: ObservationResult) -> None:
-            heard_of_cluster()  # a pass that only has much to write says so itself when it ends
+            cluster_answered()  # a pass that only has much to write reports it when it ends
             ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
-            changed = take_ownership(seen, policy, ref=ref, kubernetes=self._world.kubernetes, store=cluster.store)
+            changed = take_ownership(seen, policy, ref=ref, kubernetes=self._context.kubernetes, store=cluster.store)
             if changed is not None:
-                self._world.cache.put(BROKER_BANDWIDTH_POLICIES, changed)
+                self._context.cache.put(BROKER_BANDWIDTH_POLICIES, changed)
 
-        others = self._world.policies().values()
+        others = self._context.policies().values()
         return self._pass.run(
             declared, cluster, readings=readings, usage=usage, prepare=prepare, rival=lambda facts: competing_policy(policy, facts, others)
         )
 
     def _release_when_restored(self, policy: JsonObject, result: PassResult | None) -> None:
         address = str(((policy.get("spec") or {}).get("kafka") or {}).get("zookeeper", {}).get("connect", "ADDRESS"))
-        now_seconds = self._world.clock.monotonic()
+        now_seconds = self._context.clock.monotonic()
         farewell = self._deletion.conclude(result, policy_key=self._key, address=address, now_seconds=now_seconds)
         if farewell is None:
             return
-        self._desk.catch_up()
+        self._reports.catch_up()
         try:
             if farewell.incomplete is None and self._declared is not None:
                 self._connection.cluster(self._declared.spec.kafka).store.release_claim(self._key)
-            self._world.kubernetes.remove_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER)
+            self._context.kubernetes.remove_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER)
         except TidegateError as error:
             log.warning("Policy could not be let go yet", policy=self._key, error=error.message)
             return
         if farewell.incomplete is not None:
-            self._world.reporter.left_behind(policy, farewell.incomplete)
+            self._context.reporter.left_behind(policy, farewell.incomplete)
         else:
-            self._world.reporter.gone(policy)
+            self._context.reporter.gone(policy)
 
     def _next_in_seconds(self, result: PassResult | None) -> float:
-        poll_seconds = self._world.settings.poll_seconds
+        poll_seconds = self._context.settings.poll_seconds
         if result is None:
             return poll_seconds
         if result.error is not None or (result.decision.writes and not result.decision.holds) or result.seen.facts is None:
@@ -350,7 +341,7 @@ class Controller:
         return max(0.0, min(due))
 
     def _measure(self, result: PassResult, rollups: RollupProgress | None) -> None:
-        telemetry, decision = self._world.telemetry, result.decision
+        telemetry, decision = self._context.telemetry, result.decision
         telemetry.passes.labels(*policy_labels(self._key), "complete" if result.complete else "held" if decision.holds else "partial").inc()
         for done in result.applied:
             kinds = ((write.kind.value, write.reason.value) for write in done.done)
@@ -364,20 +355,20 @@ class Controller:
         """Audit lines and counters: of each decision whose writes were sent, and of the one that the pass ended with."""
         facts, readings = result.seen.facts, result.seen.observation.readings
         for decision, applied in (*zip(result.decided, result.applied, strict=True), (result.decision, Applied())):
-            self._world.telemetry.throttle.note(self._key, decision, readings, written=applied.done)
-            self._world.audit.note(
+            self._context.telemetry.throttle.note(self._key, decision, readings, written=applied.done)
+            self._context.audit.note(
                 self._key,
                 None if facts is None else facts.cluster_id,
                 decision=decision,
                 applied=applied,
                 readings=readings,
-                now_seconds=self._world.clock.wall(),
+                now_seconds=self._context.clock.wall(),
             )
 
     def _reading(self, result: PassResult, decision: Decision) -> PolicyReading:
         return PolicyReading(
             decision,
-            finished_at_seconds=self._world.clock.wall(),
+            finished_at_seconds=self._context.clock.wall(),
             charged_writes=sum(count for _, count in self._pass.memory.charged),
             write_budget=result.seen.observation.policy.write_budget_changes,
             readings=result.seen.observation.readings,
@@ -385,26 +376,28 @@ class Controller:
         )
 
 
-def _around(key: str, world: OperatorContext, wake: Callable[[], None]) -> Dependencies:
+def _metrics_dependencies(key: str, context: OperatorContext, wake: Callable[[], None]) -> Dependencies:
     thread = f"metrics of {key}"
     return Dependencies(
-        world.kubernetes,
+        context.kubernetes,
         wake=wake,
-        beat=lambda: world.vital_signs.beat(thread),
-        forget=lambda: world.vital_signs.forget(thread),
-        opener=world.open_reader,
+        beat=lambda: context.vital_signs.beat(thread),
+        forget=lambda: context.vital_signs.forget(thread),
+        opener=context.open_reader,
     )
 
 
-def _around_rollups(key: str, world: OperatorContext, *, may_write: Callable[[], bool], wake: Callable[[], None]) -> RollupAround:
-    offer = world.settings.rollups
+def _rollup_dependencies(
+    key: str, context: OperatorContext, *, may_write: Callable[[], bool], wake: Callable[[], None]
+) -> RollupDependencies:
+    offer = context.settings.rollups
     if offer is None:
-        return RollupAround(None, wake, world.clock.wall)
+        return RollupDependencies(None, wake, context.clock.wall)
 
     def count(result: str) -> None:
-        world.telemetry.rollup_jobs.labels(*policy_labels(key), result).inc()
+        context.telemetry.rollup_jobs.labels(*policy_labels(key), result).inc()
 
     def open_look() -> RollupLook:
-        return RollupLook(world.kubernetes, offer, may_write=may_write, wall=world.clock.wall, count=count)
+        return RollupLook(context.kubernetes, offer, may_write=may_write, wall=context.clock.wall, count=count)
 
-    return RollupAround(open_look, wake, world.clock.wall)
+    return RollupDependencies(open_look, wake, context.clock.wall)

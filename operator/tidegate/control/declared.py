@@ -1,6 +1,7 @@
-"""What people declared for one policy, told apart from what cannot be read: a broken object must never look like an absent one.
+"""Reads the policy, tiers and overrides that people declared; a broken object must never look like an absent one.
 
-It reads raw objects and asks nobody. Whatever a broken tier may manage is named, so that observe can keep hands off it.
+It reads raw objects and nothing else. The entities that a broken tier may manage are named, so that
+a pass leaves them as they are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,11 +39,7 @@ from tidegate.resources.rates import ContractRates, DefaultQuota, DirectionRates
 from tidegate.resources.rollup import Recommend
 from tidegate.resources.tiers import MAX_DAYS_AHEAD, OverrideRates, OverrideSpec, TierMember, TierSpec
 
-# Custom resources as the core understands them: names, units and documented defaults; nothing is
-# looked up anywhere.
-#
-# It takes objects that their models have accepted already. What is unset gets its documented
-# default here and nowhere else.
+# --- validated objects become values of the core; unset fields get their documented defaults ------
 
 
 PAUSED = "tidegate.io/paused"
@@ -125,7 +122,7 @@ def _limit(egress: NicLimits | None, ingress: NicLimits | None) -> BrokerLimit:
 
 
 def _paused_by(annotations: Mapping[str, str], spec: PolicySpec) -> tuple[str, ...]:
-    # whoever wrote "yes" into the annotation, or nothing at all, wants peace: only a plain no lets it go on
+    # an annotation with "yes", or without a value, pauses too: only "false" does not
     is_annotated = annotations.get(PAUSED, "false").strip().lower() != "false"
     causes = {"spec.suspend": bool(spec.suspend), f"the annotation {PAUSED}": is_annotated}
     return tuple(words for words, pauses in causes.items() if pauses)
@@ -139,11 +136,11 @@ def _confirmed_removals(annotations: Mapping[str, str]) -> int | None:
 def _defaults(defaults: QuotaDefaults | None) -> Mapping[Entity, Mapping[QuotaKey, int]]:
     if defaults is None:
         return {}
-    anybody = Default.DEFAULT
+    default = Default.DEFAULT
     declared = (
-        (Entity(user=anybody), defaults.user),
-        (Entity(client_id=anybody), defaults.client_id),
-        (Entity(user=anybody, client_id=anybody), defaults.user_and_client_id),
+        (Entity(user=default), defaults.user),
+        (Entity(client_id=default), defaults.client_id),
+        (Entity(user=default, client_id=default), defaults.user_and_client_id),
     )
     return {entity: _default_rates(quota) for entity, quota in declared if quota is not None}
 
@@ -190,26 +187,21 @@ def _rates(form: RateForm, rates: DirectionRates) -> Contract:
     return Contract(form, rates.fetch, rates.produce)
 
 
-# QuotaOverrides as the core understands them; one that does not read changes nothing and is told
-# apart.
-#
-# It reads raw objects and asks nobody. Whether an override is over is not looked at here: that
-# depends on when a pass is made.
-
+# --- overrides: whether one has expired depends on the time of the pass, so it is not decided here
 
 _SECONDS_A_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenOverride:
-    """An override that does not read, and why."""
+    """An override that cannot be read, and why."""
 
     key: str
     message: str
 
 
 def read_override(raw: Mapping[str, Any]) -> Override | BrokenOverride:
-    """One override, or why it is none."""
+    """One override, or why it cannot be read."""
     try:
         return override_from(raw, parse_override(raw, strict=False).spec)
     except InvalidResource as error:
@@ -217,7 +209,7 @@ def read_override(raw: Mapping[str, Any]) -> Override | BrokenOverride:
 
 
 def read_overrides(overrides: Iterable[Mapping[str, Any]]) -> tuple[tuple[Override, ...], tuple[BrokenOverride, ...]]:
-    """Those that read, in the order in which they are given, and those that do not."""
+    """Those that can be read, in the given order, and those that cannot."""
     read = [read_override(raw) for raw in overrides]
     return tuple(one for one in read if isinstance(one, Override)), tuple(one for one in read if isinstance(one, BrokenOverride))
 
@@ -237,12 +229,12 @@ def override_from(raw: Mapping[str, Any], spec: OverrideSpec) -> Override:
 
 
 def _refuse_a_late_end(raw: Mapping[str, Any], spec: OverrideSpec) -> None:
-    """Both times come out of the object, so no clock of ours has a say; a file that was never applied has no first time."""
+    """Raise InvalidResource for an end too late. Both times are the object's, so no clock is needed; a file has no creation time yet."""
     made = raw["metadata"].get("creationTimestamp")
     if made and parse_moment(spec.expires_at) > parse_moment(str(made)) + MAX_DAYS_AHEAD * _SECONDS_A_DAY:
         raise InvalidResource(
             f"QuotaOverride {object_key(raw)}: spec.expiresAt {spec.expires_at} is more than {MAX_DAYS_AHEAD} days after the object was "
-            f"made ({made}), so it changes nothing until it names an earlier end. To go on for longer, make another override later"
+            f"created ({made}), so it changes nothing until it names an earlier end. To go on for longer, make another override later"
         )
 
 
@@ -257,7 +249,7 @@ RawObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class BrokenTier:
-    """A tier that does not read: why, and every user and client id that can still be made out in it."""
+    """A tier that cannot be read: why, and every user and client id that can still be found in it."""
 
     key: str
     message: str
@@ -289,7 +281,7 @@ class Declared:
 
 
 class TierReader:
-    """Reads tiers, each spec once: what was read stays as long as the spec says the same. For one caller at a time."""
+    """Reads tiers, each spec once: the result stays until the spec changes. For one caller at a time."""
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[object, Tier | BrokenTier]] = {}
@@ -312,38 +304,38 @@ def declare(
     *,
     overrides: Iterable[RawObject] | None = (),
 ) -> Declared:
-    """Read a policy and the tiers and overrides that refer to it. Raises InvalidResource when the policy itself does not read.
+    """Read a policy and the tiers and overrides that refer to it. Raises InvalidResource when the policy itself cannot be read.
 
-    Those of other policies are passed over; one that is being deleted counts as absent. A `reader` spares what it has read before.
+    Those of other policies are skipped; one that is being deleted counts as absent. A `reader` keeps what it has read before.
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
     read = None if tiers is None else (reader or TierReader()).read(_of(policy, tiers))
-    said, unsaid = (None, ()) if overrides is None else read_overrides(_of(policy, overrides))
+    valid, broken_overrides = (None, ()) if overrides is None else read_overrides(_of(policy, overrides))
     return Declared(
         translated,
         spec,
         None if read is None else tuple(tier for tier in read if isinstance(tier, Tier)),
         tuple(tier for tier in read or () if isinstance(tier, BrokenTier)),
-        said,
-        unsaid,
+        valid,
+        broken_overrides,
     )
 
 
 def _of(policy: RawObject, objects: Iterable[RawObject]) -> list[RawObject]:
-    """Those that refer to the policy and are to stay, oldest first."""
+    """Those that refer to the policy and are not being deleted, oldest first."""
     return sorted((raw for raw in objects if belongs_to(raw, policy) and not raw["metadata"].get("deletionTimestamp")), key=age_key)
 
 
 def policy_name_of(raw: RawObject) -> str:
-    """The policy that a tier or an override refers to, `namespace/name`; the empty text where it cannot be made out."""
+    """The policy that a tier or an override refers to, `namespace/name`; empty where that cannot be read."""
     reference = (raw.get("spec") or {}).get("policyRef") or {}
     name = reference.get("name") if isinstance(reference, Mapping) else None
     return f"{raw['metadata']['namespace']}/{name}" if isinstance(name, str) and name else ""
 
 
 def belongs_to(raw: RawObject, policy: RawObject) -> bool:
-    """Whether the object may be the policy's. One whose reference cannot be made out may be of any policy in its namespace."""
+    """Whether the object may be the policy's. One whose reference cannot be read may be of any policy in its namespace."""
     named = policy_name_of(raw)
     return named == object_key(policy) if named else bool(raw["metadata"]["namespace"] == policy["metadata"]["namespace"])
 

@@ -1,7 +1,8 @@
-"""Which policies exist, which of them this replica holds, and the loops that run them.
+"""Runs a loop for each policy whose Lease this replica holds.
 
-Two threads: one renews Leases and does nothing else, so that nothing can make it late; the other keeps the lists of resources
-fresh, starts and stops loops, and speaks of tiers and overrides whose policy does not exist.
+Two threads: one renews Leases and does nothing else, so that nothing can make it late. The other
+keeps the lists of resources fresh, starts and stops loops, and reports tiers and overrides whose
+policy does not exist.
 """
 
 import threading
@@ -18,13 +19,8 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_O
 from tidegate.kube.cache import relist
 from tidegate.throttle_metrics import policy_labels
 
-# The thread of one policy: a pass at once, then whenever something wakes it, a step is due, or the
-# poll comes round.
-#
-# After a broker event leaders move late and without further events, so for a bounded while the
-# loop asks for them twice a second
-# and runs a pass as soon as they differ. Whatever a pass raises is logged and counted here, and
-# the loop goes on.
+# After a broker event leaders move late and without further events, so for a bounded while the loop
+# asks for them twice a second and runs a pass as soon as they differ.
 
 
 log = structlog.get_logger(__name__)
@@ -34,18 +30,21 @@ SETTLE_SECONDS = 15.0
 
 
 class ControlLoop:
-    """One running policy. `start` once, `stop` once; a stopped loop has finished its batch."""
+    """The thread of one policy: a pass at once, then one whenever something wakes it, a step is due or the poll interval is over.
 
-    def __init__(self, key: str, world: OperatorContext, controller: Controller, wakeup: Wakeup) -> None:
+    Whatever a pass raises is logged and counted here, and the loop goes on. A loop that has ended has finished its batch.
+    """
+
+    def __init__(self, key: str, context: OperatorContext, controller: Controller, wakeup: Wakeup) -> None:
         self.key = key
-        self._world = world
+        self._context = context
         self._controller = controller
         self._wakeup = wakeup
         self._settled_at_seconds = float("-inf")
         self._thread = threading.Thread(target=self._run, name=f"policy {key}", daemon=True)
 
     def start(self) -> None:
-        self._world.vital_signs.beat(self._thread.name)
+        self._context.vital_signs.beat(self._thread.name)
         self._thread.start()
 
     def ask_to_stop(self) -> None:
@@ -63,13 +62,13 @@ class ControlLoop:
         try:
             while not self._wakeup.stopping:
                 next_in_seconds = self._pass()
-                self._world.vital_signs.beat(self._thread.name)
+                self._context.vital_signs.beat(self._thread.name)
                 self._rest(next_in_seconds)
         finally:
             self._controller.close()
-            self._world.vital_signs.forget(self._thread.name)
-            self._world.telemetry.readings.forget(self.key)
-            self._world.audit.forget(self.key)
+            self._context.vital_signs.forget(self._thread.name)
+            self._context.telemetry.readings.forget(self.key)
+            self._context.audit.forget(self.key)
 
     def _pass(self) -> float:
         try:
@@ -79,12 +78,12 @@ class ControlLoop:
             return self._controller.broke(error)
 
     def _rest(self, seconds: float) -> None:
-        ends_at_seconds = self._world.clock.monotonic() + seconds
-        while (left_seconds := ends_at_seconds - self._world.clock.monotonic()) > 0:
-            settling = self._world.clock.monotonic() < self._settled_at_seconds
+        ends_at_seconds = self._context.clock.monotonic() + seconds
+        while (left_seconds := ends_at_seconds - self._context.clock.monotonic()) > 0:
+            settling = self._context.clock.monotonic() < self._settled_at_seconds
             causes = self._wakeup.wait(min(left_seconds, LOOK_EVERY_SECONDS) if settling else left_seconds)
             if Cause.BROKERS in causes:
-                self._settled_at_seconds = self._world.clock.monotonic() + SETTLE_SECONDS
+                self._settled_at_seconds = self._context.clock.monotonic() + SETTLE_SECONDS
             if causes != {Cause.TIMER} or (settling and self._controller.leaders_moved()):
                 self._count(causes)
                 return
@@ -92,7 +91,7 @@ class ControlLoop:
 
     def _count(self, causes: frozenset[Cause]) -> None:
         for cause in causes:
-            self._world.telemetry.wakes.labels(*policy_labels(self.key), cause.value).inc()
+            self._context.telemetry.wakes.labels(*policy_labels(self.key), cause.value).inc()
 
 
 _OF_A_POLICY = (BUSINESS_TIERS, QUOTA_OVERRIDES)
@@ -122,8 +121,8 @@ class Lease(Protocol):
 class Manager:
     """Runs the policies that this replica holds. `make_lease` gets a policy's namespace/name."""
 
-    def __init__(self, world: OperatorContext, make_lease: Callable[[str], Lease]) -> None:
-        self._world = world
+    def __init__(self, context: OperatorContext, make_lease: Callable[[str], Lease]) -> None:
+        self._context = context
         self._make_lease = make_lease
         self._wakeup = Wakeup()
         self._lock = threading.Lock()
@@ -140,7 +139,7 @@ class Manager:
 
     def start(self) -> None:
         for thread in self._threads:
-            self._world.vital_signs.beat(thread.name)
+            self._context.vital_signs.beat(thread.name)
             thread.start()
 
     def wake(self) -> None:
@@ -156,10 +155,10 @@ class Manager:
 
         The Lease of a loop that does not end in time is not given up: it may still be writing, so others wait for the Lease's end.
         """
-        ends_at_seconds = self._world.clock.monotonic() + _STOP_SECONDS
+        ends_at_seconds = self._context.clock.monotonic() + _STOP_SECONDS
 
         def left_seconds() -> float:
-            return max(0.0, ends_at_seconds - self._world.clock.monotonic())
+            return max(0.0, ends_at_seconds - self._context.clock.monotonic())
 
         self._wakeup.poke(Cause.STOP)
         self._attend_now.set()
@@ -186,14 +185,14 @@ class Manager:
                 self._tick()
             except Exception:
                 log.exception("Tick of the manager abandoned")
-            self._world.vital_signs.beat("manager")
+            self._context.vital_signs.beat("manager")
             self._wakeup.wait(_TICK_SECONDS)
 
     def _tick(self) -> None:
         self._relist_when_due()
-        if not self._world.list_is_fresh(BROKER_BANDWIDTH_POLICIES):
+        if not self._context.list_is_fresh(BROKER_BANDWIDTH_POLICIES):
             return
-        known = self._world.policies()
+        known = self._context.policies()
         for key in known.keys() - self._leases.keys():
             with self._lock:
                 self._leases[key] = self._make_lease(key)
@@ -205,7 +204,7 @@ class Manager:
         self._report_orphans(frozenset(known))
 
     def _relist_when_due(self) -> None:
-        now_seconds = self._world.clock.monotonic()
+        now_seconds = self._context.clock.monotonic()
         if now_seconds < self._relist_at_seconds:
             return
         failed = [kind for kind in KINDS if not self._relist(kind)]
@@ -213,16 +212,16 @@ class Manager:
             self._relist_at_seconds = now_seconds + self._relist_backoff.next_seconds()
             return
         self._relist_backoff.reset()
-        self._relist_at_seconds = now_seconds + self._world.settings.relist_seconds
+        self._relist_at_seconds = now_seconds + self._context.settings.relist_seconds
 
     def _relist(self, kind: ResourceKind) -> bool:
         try:
-            relist(self._world.cache, self._world.kubernetes, kind, namespaces=self._world.settings.namespaces)
+            relist(self._context.cache, self._context.kubernetes, kind, namespaces=self._context.settings.namespaces)
         except TidegateError as error:
             log.warning("Resources could not be listed", kind=kind.kind, error=error.message)
-            self._world.telemetry.lists.labels(kind.kind, "failed").inc()
+            self._context.telemetry.lists.labels(kind.kind, "failed").inc()
             return False
-        self._world.telemetry.lists.labels(kind.kind, "complete").inc()
+        self._context.telemetry.lists.labels(kind.kind, "complete").inc()
         return True
 
     def _start_and_stop_loops(self) -> None:
@@ -238,8 +237,8 @@ class Manager:
 
     def _start_loop(self, key: str, lease: Lease) -> None:
         wakeup = Wakeup()
-        controller = Controller(key, self._world, may_write=lambda: lease.remaining_seconds() > 0, wake=wakeup.poke)
-        loop = ControlLoop(key, self._world, controller, wakeup)
+        controller = Controller(key, self._context, may_write=lambda: lease.remaining_seconds() > 0, wake=wakeup.poke)
+        loop = ControlLoop(key, self._context, controller, wakeup)
         with self._lock:
             self._loops[key] = loop
         loop.start()
@@ -266,14 +265,14 @@ class Manager:
             log.warning("Lease could not be released; others take over when it ends", policy=key, error=error.message)
 
     def _report_orphans(self, policies: frozenset[str]) -> None:
-        """Only after a while: whoever applies a folder may well apply the tiers before their policy."""
-        now_seconds = self._world.clock.monotonic()
-        found = [(kind, raw, policy_name_of(raw)) for kind in _OF_A_POLICY for raw in self._world.cache.snapshot(kind)]
+        """Report tiers and overrides without a policy, after a while: a folder may be applied with its tiers before the policy."""
+        now_seconds = self._context.clock.monotonic()
+        found = [(kind, raw, policy_name_of(raw)) for kind in _OF_A_POLICY for raw in self._context.cache.snapshot(kind)]
         orphans = {raw["metadata"]["uid"]: (kind, raw, name) for kind, raw, name in found if name and name not in policies}
         self._orphan_since = {uid: self._orphan_since.get(uid, now_seconds) for uid in orphans}
         for uid, (kind, raw, name) in orphans.items():
             if now_seconds - self._orphan_since[uid] >= ORPHAN_AFTER_SECONDS:
-                self._world.reporter.without_policy(kind, raw, name)
+                self._context.reporter.without_policy(kind, raw, name)
 
     def _keep_leases(self) -> None:
         while not self._wakeup.stopping:
@@ -281,7 +280,7 @@ class Manager:
                 leases = dict(self._leases)
             for key, lease in leases.items():
                 self._attend(key, lease)
-            self._world.vital_signs.beat("leases")
+            self._context.vital_signs.beat("leases")
             self._attend_now.wait(_LEASE_TICK_SECONDS)
             self._attend_now.clear()
 

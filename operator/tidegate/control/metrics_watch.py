@@ -1,7 +1,8 @@
-"""Reads one policy's metrics again and again beside its passes, which take the newest reading there is and never wait for one.
+"""Reads one policy's metrics beside its passes, which take the newest reading and never wait for one.
 
-A Prometheus that is slow or away must not hold up a quota that follows its leaders. Whether a reading is fresh enough to act on is judged
-by the core, from the times of its samples. One thread, which lives as long as the policy names metrics.
+A Prometheus that is slow or away must not delay a quota that follows its leaders. The core judges
+whether a reading is fresh enough, from the times of its samples. One thread, as long as the policy
+names metrics.
 """
 
 import contextlib
@@ -26,8 +27,8 @@ from tidegate.resources.policy import MetricsSource
 
 log = structlog.get_logger(__name__)
 
-# Passes are not worth more: NICs are judged over several scrapes, and each pass reads every quota. But a pass that something else
-# wakes finds readings that may still be used, so they are taken twice in the time in which they go stale.
+# More passes would be of no use: NICs are judged over several scrapes, and each pass reads every quota. But a pass that something else
+# wakes needs a reading that is not stale, so there are two in the time in which one goes stale.
 SHORTEST_INTERVAL_SECONDS = 5.0
 _BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
 _STOP_SECONDS = 1.0
@@ -46,7 +47,7 @@ OpenReader = Callable[[MetricsSettings], Reader]
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What a watch needs of the process. `wake` is called after each reading, `beat` and `forget` are its signs of life."""
+    """The parts of the process that a watch needs. `wake` is called after each reading, `beat` and `forget` are its signs of life."""
 
     kubernetes: Kubernetes
     wake: Callable[[], None]
@@ -60,9 +61,9 @@ class Dependencies:
 class MetricsWatch:
     """The newest reading of one policy. `latest` and `close` belong to the policy's loop."""
 
-    def __init__(self, namespace: str, around: Dependencies) -> None:
+    def __init__(self, namespace: str, dependencies: Dependencies) -> None:
         self._namespace = namespace
-        self._around = around
+        self._dependencies = dependencies
         self._round: _Round | None = None
 
     def latest(self, spec: MetricsSource | None, brokers: Collection[int] | None) -> Readings | None:
@@ -74,7 +75,7 @@ class MetricsWatch:
             self._round.ask_to_stop()
             self._round = None
         if self._round is None and spec is not None and brokers:
-            self._round = _Round(self._namespace, spec, frozenset(brokers), self._around)
+            self._round = _Round(self._namespace, spec, frozenset(brokers), self._dependencies)
             self._round.start()
         if self._round is None:
             return None
@@ -93,14 +94,14 @@ class MetricsWatch:
 class _Round:
     """Readings by one set of settings, in a thread of its own."""
 
-    def __init__(self, namespace: str, spec: MetricsSource, brokers: frozenset[int], around: Dependencies) -> None:
+    def __init__(self, namespace: str, spec: MetricsSource, brokers: frozenset[int], dependencies: Dependencies) -> None:
         self.spec = spec
         self.brokers = brokers
         self.newest: Readings | None = None
         self._namespace = namespace
-        self._around = around
+        self._dependencies = dependencies
         self._ended = threading.Event()
-        self._source = _Source(namespace, spec, around)
+        self._source = _Source(namespace, spec, dependencies)
         self._thread = threading.Thread(target=self._run, name=f"metrics of {namespace}", daemon=True)
 
     def start(self) -> None:
@@ -116,18 +117,18 @@ class _Round:
         shortest_seconds = min(SHORTEST_INTERVAL_SECONDS, self.spec.stale_after_seconds / 2)
         try:
             while not self._ended.is_set():
-                self._around.beat()
+                self._dependencies.beat()
                 self.newest = readings = self._read()
-                self._around.wake()
-                now_seconds = self._around.wall()
+                self._dependencies.wake()
+                now_seconds = self._dependencies.wall()
                 self._rest(seconds_until_next_reading(readings, shortest_seconds=shortest_seconds, now_seconds=now_seconds))
         finally:
             self._source.close()
-            self._around.forget()
+            self._dependencies.forget()
 
     def _rest(self, seconds: float) -> None:
         while seconds > 0 and not self._ended.wait(min(seconds, _BEAT_SECONDS)):
-            self._around.beat()
+            self._dependencies.beat()
             seconds -= _BEAT_SECONDS
 
     def _read(self) -> Readings:
@@ -139,17 +140,17 @@ class _Round:
         except Exception as error:
             log.exception("Reading abandoned", namespace=self._namespace)
             problem = ReadingProblem(Reason.INTERNAL_ERROR, f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again.")
-        return Readings(self._around.wall(), scrape_seconds, problems=(problem,))
+        return Readings(self._dependencies.wall(), scrape_seconds, problems=(problem,))
 
 
 class _Source:
     """The reader, made anew when a Secret changed. Belongs to the round's thread."""
 
-    def __init__(self, namespace: str, spec: MetricsSource, around: Dependencies) -> None:
+    def __init__(self, namespace: str, spec: MetricsSource, dependencies: Dependencies) -> None:
         self._namespace = namespace
         self._spec = spec
-        self._around = around
-        self._renewed = Renewed(read=self._secrets, opener=self._open, close=_close, monotonic=around.monotonic)
+        self._dependencies = dependencies
+        self._renewed = Renewed(read=self._secrets, opener=self._open, close=_close, monotonic=dependencies.monotonic)
 
     def reader(self) -> Reader:
         """Raises a TidegateError when a Secret cannot be read or lacks a key."""
@@ -159,10 +160,10 @@ class _Source:
         self._renewed.close()
 
     def _secrets(self, _before: object) -> Secrets:
-        return read_secrets(self._around.kubernetes, self._namespace, self._spec.prometheus.secret_names)
+        return read_secrets(self._dependencies.kubernetes, self._namespace, self._spec.prometheus.secret_names)
 
     def _open(self, secrets: Secrets, _folder: Path) -> Reader:
-        return self._around.opener(metrics_settings(self._spec, secrets))
+        return self._dependencies.opener(metrics_settings(self._spec, secrets))
 
 
 def _close(reader: Reader) -> None:

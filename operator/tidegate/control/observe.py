@@ -1,8 +1,8 @@
-"""Puts together what one pass knows: what was declared, which cluster answers, its leaders, and every quota in place.
+"""Puts together the observation of one pass: declared objects, the cluster's facts, its leaders, and every quota in place.
 
-Whatever fails becomes a hold with a reason and a sentence; nothing in here raises for a world that is away. It never
-writes. What a broken tier may manage is left out of the observation: the core then knows nothing of it and keeps its
-hands off it.
+A failure becomes a hold with a reason and a sentence; nothing in here raises for a system that is
+away, and nothing writes. Entities that a broken tier may manage are left out of the observation, so
+the core leaves them as they are.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -17,19 +17,16 @@ from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
 from tidegate.kafka.zookeeper.nodes import migration_running, no_controller, two_policies_advice, wrong_cluster
 
-# Is the cluster that answers the one that may be written? One answer from its facts, before
-# anything is decided.
+# --- may the cluster that answers be written? -----------------------------------------------------
 #
-# The store checks the same once more inside each transaction; this is what people read in the
-# conditions.
-
+# The store checks the same once more inside each transaction; this check is for the conditions.
 
 _NOTHING_CHANGES = "every quota stays as it is"
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a policy says of its cluster. `cluster_id` None = the policy does not pin one."""
+    """The cluster as the policy declares it. `cluster_id` None = the policy does not pin one."""
 
     policy_key: str
     address: str
@@ -38,7 +35,7 @@ class Expected:
 
 
 def brokers_objection(facts: ClusterFacts, brokers_cluster_id: str | None, expected: Expected) -> str | None:
-    """Why leaders of these brokers must not scale quotas of this ZooKeeper; None = both are of one cluster, or nobody can tell."""
+    """Why leaders of these brokers must not scale quotas of this ZooKeeper; None = both are of one cluster, or it is not known."""
     if brokers_cluster_id in (None, facts.cluster_id):
         return None
     return (
@@ -82,12 +79,8 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
         )
 
 
-# Remembers since when an input has been missing, so that a hold tells its age and not the age of
-# the last pass.
-
-
 class HeldSince:
-    """Keeps the first time of each reason for as long as every pass in between had it too."""
+    """Keeps the first time of each missing input, so that a hold has its own age and not that of the last pass."""
 
     def __init__(self) -> None:
         self._since: dict[Reason, float] = {}
@@ -99,8 +92,7 @@ class HeldSince:
         return tuple(Hold(reason, message, self._since[reason]) for reason, message in found)
 
 
-# One Kafka cluster as a control pass holds it: where quotas live and where leaders come from,
-# opened and closed together.
+# --- one Kafka cluster: the store of quotas and the source of leaders, opened and closed together --
 
 
 class TopologySource(Protocol):
@@ -121,7 +113,7 @@ class TopologySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KafkaCluster:
-    """`address` is how people know the cluster; it appears in messages."""
+    """The open connections of one cluster. `address` appears in messages."""
 
     address: str
     store: QuotaStore
@@ -132,12 +124,10 @@ class KafkaCluster:
         self.store.close()
 
 
-# Whether brokers obey Kafka's quotas at all: one that sets `client.quota.callback.class` decides
-# by a plugin of its own.
+# --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead ---
 #
-# Asked seldom, and of brokers that have stayed for a while only: a pass in which leaders move must
-# not wait for a broker that has just
-# come. Brokers that do not tell are not suspected.
+# Brokers are asked seldom, and only when they have stayed for a while: a pass in which leaders move
+# must not wait for a broker that has just come. One that does not answer counts as without a plugin.
 
 
 SETTLE_SECONDS = 60.0
@@ -146,7 +136,7 @@ REPEAT_SECONDS = 600.0
 
 @dataclass(slots=True)
 class QuotaPlugins:
-    """What is known of one cluster. `settle_seconds` is how long the same brokers must have been seen before they are asked."""
+    """The quota plugins of one cluster's brokers. `settle_seconds` is how long the same brokers must be there before they are asked."""
 
     settle_seconds: float = SETTLE_SECONDS
     _brokers: frozenset[int] = frozenset()
@@ -166,11 +156,11 @@ class QuotaPlugins:
         try:
             self._known = topology.quota_callbacks()
         except TidegateError:
-            return  # what was known stays known; the next time comes
+            return  # the last answer stays until the next one
 
 
 def plugin_words(plugins: Mapping[int, str]) -> str:
-    """What people are told: which brokers, which plugin, and what it means for them."""
+    """The warning: which brokers, which plugin, and the consequence."""
     by_class: dict[str, list[str]] = {}
     for broker, name in sorted(plugins.items()):
         by_class.setdefault(name, []).append(str(broker))
@@ -194,7 +184,7 @@ Quotas = dict[Entity, StoredQuota]
 class ObservationResult:
     """One observation and the facts of the cluster behind it (None = it did not answer).
 
-    `warnings` are what people must know of the cluster although it forbids no write.
+    `warnings` are about the cluster and forbid no write.
     """
 
     observation: Observation
@@ -203,7 +193,7 @@ class ObservationResult:
 
 
 class Observer:
-    """Observes one policy's world, pass after pass; it remembers since when something is missing, and brokers' plugins."""
+    """Makes the observations of one policy. It remembers since when an input is missing, and brokers' plugins."""
 
     def __init__(self, plugins: QuotaPlugins | None = None) -> None:
         self._held = HeldSince()
@@ -219,7 +209,7 @@ class Observer:
         usage: Usage | None = None,
         rival: Rival = lambda _: None,
     ) -> ObservationResult:
-        """Everything that can be known now. `rival` is asked whether another policy has the better right to the cluster."""
+        """Read all inputs. `rival` is asked whether another policy has the better right to the cluster."""
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
@@ -240,7 +230,7 @@ class Observer:
     def reread(
         self, seen: ObservationResult, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float
     ) -> ObservationResult:
-        """The same observation with these entities read once more, so that a report tells what stands there after a write."""
+        """The same observation with these entities read once more, so that a report has what is in Kafka after a write."""
         before = seen.observation
         missing: Missing = [(hold.reason, hold.message) for hold in before.holds]
         quotas: Quotas | None = None
@@ -252,7 +242,7 @@ class Observer:
         return replace(seen, observation=replace(before, now_seconds=now_seconds, quotas=quotas, holds=holds))
 
     def nothing_reached(self, declared: Declared, error: TidegateError, *, now_seconds: float) -> ObservationResult:
-        """What is known when there is not even a connection."""
+        """The observation without a connection."""
         holds = self._held.stamp([(error.reason, error.message)], now_seconds)
         observation = Observation(now_seconds, declared.policy, _tiers(declared), None, None, holds, overrides=declared.overrides or ())
         return ObservationResult(observation, None)
@@ -275,7 +265,7 @@ def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
 
 
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
-    """What everybody is promised; nobody knows that while overrides may be missing."""
+    """The tiers; None while overrides may be missing, because then the contracts in force are not known."""
     return None if declared.overrides is None else declared.tiers
 
 
@@ -299,7 +289,7 @@ def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> 
 
 
 def _read_topology(declared: Declared, cluster: KafkaCluster, facts: ClusterFacts, *, missing: Missing) -> Topology | None:
-    """The leaders, if they are of the cluster whose quotas they shall scale; giving back asks for no leaders, so not for whose."""
+    """The leaders, if they are of the cluster whose quotas they scale; giving back needs none, so then that is not compared."""
     try:
         topology = cluster.topology.read(declared.topics)
     except TidegateError as error:
@@ -325,7 +315,7 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
 
 
 def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | None:
-    """Asked for metering only; where nobody answers nothing is held, since metering then stays as it is."""
+    """Whether there are quotas of client ids. For metering only: without an answer nothing is held, and metering stays as it is."""
     if not declared.policy.metering_enabled:
         return None
     try:
@@ -335,7 +325,7 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
 
 
 def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
-    """What a broken tier names, and what is in the ledger without a readable owner: it may be that tier's."""
+    """The entities that a broken tier names, and those in the ledger without a readable owner: they may be that tier's."""
     if not declared.broken or declared.policy.deleting:
         return frozenset()
     named = frozenset(entity for tier in declared.broken for entity in tier.entities)

@@ -1,7 +1,7 @@
-"""One control pass over one policy: observe, decide, apply, and look again until what is reported is what stands there.
+"""One control pass over one policy: observe, decide, write, and read again until no write is left.
 
-It knows no threads, no Kubernetes and no waiting. What it hands back was read from the store after the last write, so
-nobody has to work out what a write probably did.
+The result was read from the store after the last write, so it is what is there and no guess. No
+threads, no Kubernetes, no waiting.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,18 +16,15 @@ from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, 
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, QuotaStore, WriteOutcome
 
-# Sends a decision's writes to the quota store, batch by batch, and says honestly what became of
-# them.
+# --- sending writes -------------------------------------------------------------------------------
 #
-# It decides nothing and repeats nothing: what was not applied is found again by the next look at
-# the store. Being killed
-# anywhere in here is safe, because each entity changes together with its ledger record or not at
-# all.
+# Nothing is repeated: the next reading of the store finds what was not applied. Being killed
+# anywhere in here is safe, because each entity changes together with its ledger record or not at all.
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of the writes: `done` happened, `refused` did not (with outcome), `error` ended the sending early."""
+    """The outcome of the writes: `done` happened, `refused` did not (with outcome), `error` ended the sending early."""
 
     done: tuple[QuotaWrite, ...] = ()
     refused: tuple[WriteOutcome, ...] = ()
@@ -80,13 +77,13 @@ def _send(
     return None
 
 
-# A write that the second look does not confirm was contested or refused; the next pass is soon enough for it.
+# A write that the second reading does not confirm was contested or refused; the next pass is soon enough for it.
 MAX_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """How a pass ended. `decision` speaks of what was seen last; `applied` of every round of writes before that, `decided` of why."""
+    """The end of a pass. `decision` is on the last observation; `applied` has each round of writes before it, `decided` their decisions."""
 
     seen: ObservationResult
     decision: Decision

@@ -1,7 +1,8 @@
-"""Looks after one policy's usage rollups beside its passes, which take what was seen last and never wait for it.
+"""Runs one policy's usage rollups beside its passes, which take the last progress and never wait for it.
 
-Jobs, storage and Kubernetes may fail or hang as they like: this thread is the only one that asks them, nobody waits for it, and no probe
-counts its signs of life. It lives as long as the policy asks for rollups and this operator offers them.
+Jobs, storage and Kubernetes may fail or hang: this thread is the only one that asks them, no other
+waits for it, and no probe counts its signs of life. It runs as long as the policy asks for rollups
+and this operator offers them.
 """
 
 import threading
@@ -20,10 +21,6 @@ from tidegate.kube.rollup_jobs import END, GENERATION, START, JobPod, RollupResu
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer
-
-# Which Pod a policy's rollup Jobs get: what the policy says of it, and what the operator was
-# started with. Pure.
-
 
 SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
@@ -48,7 +45,7 @@ def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
 
 
 def window_job(raw: Mapping[str, Any]) -> WindowJob | None:
-    """A Job as the core sees it; None for one that does not say which window it is for."""
+    """A Job as a value of the core; None for one that does not name its window."""
     annotations = raw["metadata"].get("annotations") or {}
     start, end, generation = (annotations.get(name, "") for name in (START, END, GENERATION))
     try:
@@ -65,18 +62,15 @@ def _end_of(status: Mapping[str, Any]) -> tuple[JobState, str | None, str]:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
             state = JobState.SUCCEEDED if condition["type"] == "Complete" else JobState.FAILED
-            told = ": ".join(text for text in (condition.get("reason"), condition.get("message")) if text)
-            return state, condition.get("lastTransitionTime"), told
+            message = ": ".join(text for text in (condition.get("reason"), condition.get("message")) if text)
+            return state, condition.get("lastTransitionTime"), message
     return JobState.ACTIVE, None, ""
 
 
-# One look at a policy's usage rollups: what its Jobs wrote down, which Jobs there are, and the
-# next Job made where one is due.
+# --- one look: read the result of the Jobs, list the Jobs, create the next one where it is due -----
 #
-# It waits for nothing and keeps nothing but the last result that could be read, which counts until
-# its own end. Two replicas that look at
-# once make the same Job, and one of them is told that it exists; that is no failure.
-
+# Only the last result that could be read is kept; it counts until its own end. Two replicas that
+# look at once create the same Job, and one of them gets a Conflict; that is no failure.
 
 log = structlog.get_logger(__name__)
 
@@ -85,10 +79,9 @@ Problem = tuple[Reason, str]
 
 @dataclass(frozen=True, slots=True)
 class RollupProgress:
-    """What a look found. `offered` False = this operator makes no Jobs; then nothing else is known.
+    """The findings of a look. `offered` False = this operator makes no Jobs; then nothing else is known.
 
-    `usage` are figures that still count, None = there are none. `trouble` is what kept the look from its end, `unusable` what is wrong
-    with the result.
+    `usage` are figures that still count, None = there are none. `trouble` ended the look early; `unusable` is wrong in the result.
     """
 
     looked_at_seconds: float
@@ -100,7 +93,7 @@ class RollupProgress:
 
 
 class RollupLook:
-    """Looks at one policy. `may_write` is its Lease, `count` is told how each Job that was asked for fared; `wall` is seconds."""
+    """Looks at one policy. `may_write` is its Lease, `count` gets the outcome of each creation of a Job; `wall` is seconds."""
 
     def __init__(
         self,
@@ -119,7 +112,7 @@ class RollupLook:
         self._result: RollupResult | None = None
 
     def look(self, policy: JsonObject, spec: Rollup) -> RollupProgress:
-        """Raises nothing for a Kubernetes that is away or refuses: that is `trouble`."""
+        """Look once. A Kubernetes that is away or refuses raises nothing: that is `trouble`."""
         now_seconds = self._wall()
         found, unusable = None, None
         try:
@@ -132,7 +125,7 @@ class RollupLook:
         return RollupProgress(now_seconds, due=found, usage=self._usage(now_seconds), unusable=unusable or self._stale(now_seconds))
 
     def _read_result(self, policy: JsonObject) -> Problem | None:
-        """Take the newest result; what is none of this policy's is as good as none."""
+        """Read the newest result; one of another policy counts as none."""
         namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
         result, problem = read_result(self._kubernetes, policy)
         self._result = result
@@ -155,7 +148,7 @@ class RollupLook:
         return found
 
     def _delete(self, policy: JsonObject, job: WindowJob, uid: str) -> None:
-        """A Job that failed for a spec that was edited since: its window is tried again without waiting for its end."""
+        """Delete a Job that failed for a spec that was edited since: its window is tried again without waiting for its end."""
         if self._may_write():
             self._kubernetes.delete_job(policy["metadata"]["namespace"], job.name, uid=uid)
 
@@ -184,15 +177,15 @@ class RollupLook:
 
 
 LOOK_EVERY_SECONDS = 30.0
-# Contracts that stand on a recommendation must not move back and forth because a process began: its first pass waits for the first look
-# for so long, and no pass ever does again.
+# Contracts from a recommendation must not move back and forth because a process began: its first pass waits this long for the first
+# look, and no later pass waits.
 FIRST_LOOK_SECONDS = 5.0
 _STOP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class RollupAround:
-    """What a watch needs of the process. `open_look` None = no image for Jobs was given; `wake` is called when something new is seen."""
+class RollupDependencies:
+    """The parts of the process for a watch. `open_look` None = no image for Jobs was given; `wake` is called when the progress changes."""
 
     open_look: Callable[[], RollupLook] | None
     wake: Callable[[], None]
@@ -201,22 +194,22 @@ class RollupAround:
 
 
 class RollupWatch:
-    """What was seen last of one policy's rollups. `latest` and `close` belong to the policy's loop."""
+    """The last progress of one policy's rollups. `latest` and `close` belong to the policy's loop."""
 
-    def __init__(self, key: str, around: RollupAround) -> None:
+    def __init__(self, key: str, dependencies: RollupDependencies) -> None:
         self._key = key
-        self._around = around
+        self._dependencies = dependencies
         self._round: _Round | None = None
 
     def latest(self, policy: JsonObject, spec: Rollup | None) -> RollupProgress | None:
-        """None = the policy asks for no rollups, or nothing was seen yet. An edited policy is looked at at once."""
+        """None = the policy asks for no rollups, or no look has ended yet. An edited policy is looked at at once."""
         if spec is None:
             self.close()
             return None
-        if self._around.open_look is None:
-            return RollupProgress(self._around.wall(), offered=False)
+        if self._dependencies.open_look is None:
+            return RollupProgress(self._dependencies.wall(), offered=False)
         if self._round is None:
-            self._round = _Round(self._key, self._around, self._around.open_look(), wanted=(policy, spec))
+            self._round = _Round(self._key, self._dependencies, self._dependencies.open_look(), wanted=(policy, spec))
             self._round.start()
             if spec.recommend.apply != "Never":
                 self._round.wait_for_first(FIRST_LOOK_SECONDS)
@@ -233,10 +226,10 @@ class RollupWatch:
 class _Round:
     """The thread of one watch."""
 
-    def __init__(self, key: str, around: RollupAround, look: RollupLook, *, wanted: tuple[JsonObject, Rollup]) -> None:
+    def __init__(self, key: str, dependencies: RollupDependencies, look: RollupLook, *, wanted: tuple[JsonObject, Rollup]) -> None:
         self.newest: RollupProgress | None = None
         self._key = key
-        self._around = around
+        self._dependencies = dependencies
         self._look = look
         self._wanted = wanted
         self._now = threading.Event()
@@ -268,9 +261,9 @@ class _Round:
             self.newest = seen
             self._looked.set()
             if before is None or replace(seen, looked_at_seconds=before.looked_at_seconds) != before:
-                self._around.wake()
+                self._dependencies.wake()
             if not self._ended:
-                self._now.wait(self._around.every_seconds)
+                self._now.wait(self._dependencies.every_seconds)
 
     def _seen(self) -> RollupProgress:
         try:
@@ -278,4 +271,4 @@ class _Round:
         except Exception as error:
             log.exception("Look at rollups abandoned", policy=self._key)
             problem = Reason.INTERNAL_ERROR, f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again"
-            return RollupProgress(self._around.wall(), trouble=problem)
+            return RollupProgress(self._dependencies.wall(), trouble=problem)

@@ -1,4 +1,4 @@
-"""What all controllers of one process share, put together once by `main.py` or by a test."""
+"""Shared parts of all controllers of one process, put together once by `main.py` or by a test."""
 
 import random
 import threading
@@ -17,13 +17,8 @@ from tidegate.metrics import Telemetry
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.settings import Settings
 
-# What wakes a control loop: an event only says that something changed, never what.
-#
-# Concurrency: `poke` may be called from any thread and never blocks for long; `wait` belongs to
-# the one loop. Object
-# events come in bursts (a person applies a folder), so `wait` lets a burst end, for a bounded
-# time, before it returns.
-# Everything else is never delayed.
+# Object events come in bursts (a person applies a folder), so `Wakeup.wait` lets a burst end, for a
+# bounded time, before it returns. Other causes are never delayed.
 
 
 class Cause(StrEnum):
@@ -43,7 +38,10 @@ LONGEST_BURST_SECONDS = 0.2
 
 
 class Wakeup:
-    """A sticky flag per cause: what was poked while nobody waited is found by the next `wait`."""
+    """A sticky flag per cause: the next `wait` finds what was poked since the last one.
+
+    `poke` may be called from any thread and never blocks for long; `wait` belongs to the one loop.
+    """
 
     def __init__(self, *, quiet_seconds: float = QUIET_SECONDS, longest_burst_seconds: float = LONGEST_BURST_SECONDS) -> None:
         self._quiet_seconds = quiet_seconds
@@ -83,14 +81,11 @@ class Wakeup:
                 return
 
 
-# How long to wait after a pass that failed: doubling, with jitter, so that replicas do not knock
-# in step.
-#
-# It decides nothing about what failed; any pass that ends well resets it.
-
-
 class Backoff:
-    """Seconds to the next try: `first`, then doubling up to `most`; each between half and all of that."""
+    """Seconds to the next try after a pass that failed: `first`, then doubling up to `most`.
+
+    Jitter makes each between half and all of that, so that replicas do not try in step.
+    """
 
     def __init__(
         self,
@@ -108,32 +103,26 @@ class Backoff:
         self._failures = 0
 
     def next_seconds(self) -> float:
-        """Count one more failure and say how long to wait because of it."""
+        """Count one more failure and return how long to wait because of it."""
         exponent = min(self._failures, 30)  # an overflow after a day of failures would be a poor way to end
         self._failures += 1
         whole = min(self._most_seconds, self._first_seconds * 2.0**exponent)
         return whole * (0.5 + 0.5 * self._jitter())
 
 
-# Time, as the control pass gets it: handed in, so that tests turn the hands themselves.
-
-
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`wall` is seconds since the epoch (what is written down), `monotonic` never jumps (what is waited for)."""
+    """The clocks; tests hand in their own. `wall` is seconds since the epoch, for what is written; `monotonic` is for waiting."""
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
 
 
-# When each loop last came round, so that a probe can tell a loop that is dead or stuck from one
-# that has nothing to do.
-#
-# It judges time only: a pass that ends with an error is a sign of life.
-
-
 class VitalSigns:
-    """The last sign of life of every loop, by name, on the monotonic clock."""
+    """The last sign of life of every loop, by name, on the monotonic clock, for the liveness probe.
+
+    A pass that ends with an error is a sign of life too.
+    """
 
     def __init__(self, now_seconds: Callable[[], float], stuck_after_seconds: float) -> None:
         self._now_seconds = now_seconds
@@ -146,7 +135,7 @@ class VitalSigns:
             self._last_seconds[loop] = self._now_seconds()
 
     def forget(self, loop: str) -> None:
-        """The loop ended as it should."""
+        """Drop a loop that ended as it should."""
         with self._lock:
             self._last_seconds.pop(loop, None)
 
@@ -168,7 +157,7 @@ KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """One process: its settings, its clock, Kubernetes, and where it tells what it does.
+    """One process: its settings, its clock, Kubernetes, and where it reports.
 
     `report_beside`: passes do not wait until Kubernetes has taken the report of the last one.
     """

@@ -1,7 +1,7 @@
-"""What Tidegate asks of Kubernetes, as the control pass sees it; the real client and the in-memory twin both keep this promise.
+"""The protocol of Kubernetes for the control pass; the real client and the double of the tests implement it.
 
-The contract tests in `tests/contract/kubernetes_contract.py` state it in full. Objects cross this border as they are in JSON: what their
-fields mean is known to `resources/`, not here. Watching is kopf's part.
+The contract tests in `tests/contract/kubernetes_contract.py` state it in full. Objects are JSON
+documents here; `resources/` has the models of their fields. kopf watches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """A kind of custom resource: where the API serves it, and what people call one of them."""
+    """A kind of custom resource: where the API serves it, and the name of one object."""
 
     group: str
     version: str
@@ -35,7 +35,7 @@ QUOTA_OVERRIDES = ResourceKind("tidegate.io", "v1alpha1", "quotaoverrides", "Quo
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """One object. The uid tells it from a later one of the same name."""
+    """One object. The uid distinguishes it from a later one of the same name."""
 
     kind: ResourceKind
     namespace: str
@@ -102,7 +102,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease as it was read. `holder` "" = nobody; `duration_seconds` 0 = not said. The times are the holder's clock: for people only."""
+    """A Lease as it was read. `holder` "" = no one; `duration_seconds` 0 = not set. The times are the holder's clock: for people only."""
 
     namespace: str
     name: str
@@ -189,5 +189,5 @@ class Kubernetes(Protocol):
         ...
 
     def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
-        """Create it or, where `body` has a resource version, replace the one that is still at it; Conflict when somebody was faster."""
+        """Create it or, where `body` has a resource version, replace the one that is still at it; Conflict when another was faster."""
         ...

@@ -1,15 +1,18 @@
-"""The custom resources as this process knows them: fed by watch events, put right by full lists, read by control passes.
+"""Caches the custom resources: watch events update them, full lists correct them, control passes read them.
 
-Two streams meet here and neither is in order with the other. A watch tells of changes at once, but loses deletions when it has to start
-over; a list is complete, but was taken a moment ago. Versions are opaque, so nothing is compared as older or newer. Instead:
+Two streams meet here and neither is in order with the other. A watch reports changes at once, but
+loses deletions when it has to start over. A list is complete, but was taken a moment ago. Versions
+are opaque, so nothing is compared as older or newer. Instead:
 
-- whoever lists says when the list begins (`begin_list`); an object that the watch put or removed after that keeps the watch's word;
-- for every other object the list is right: what it does not name is gone, even when no watch ever said so;
-- a uid that the watch saw deleted never comes back, whatever a list or a late event says.
+- The caller of a list marks its begin (`begin_list`). An object that the watch put or removed after
+  that stays as the watch left it.
+- For every other object the list is right: one that is not in it is gone, even without a watch event.
+- A uid that the watch saw deleted never comes back, whatever a list or a late event has.
 
-`wake` is called, outside the lock, when something changed that a decision could depend on. Statuses are ours, so a change of a status
-alone wakes nobody, nor does one of finalizers. `forget` is called, outside the lock too, with the uid of each object that is gone.
-Objects are shared with readers: nobody changes one.
+`wake` is called, outside the lock, when something changed that a decision could depend on. Statuses
+are our own, so a change of a status alone does not wake, nor does one of finalizers. `forget` is
+called, outside the lock too, with the uid of each object that is gone. Objects are shared with
+readers, which must not change them.
 """
 
 from __future__ import annotations
@@ -61,36 +64,36 @@ class ResourceCache:
         self._wake = wake
         self._forget = forget
         self._monotonic = monotonic
-        self._shelves: dict[ResourceKind, _KindStore] = {}
+        self._stores: dict[ResourceKind, _KindStore] = {}
         self._lock = threading.Lock()
 
     def put(self, kind: ResourceKind, obj: Mapping[str, Any]) -> None:
-        """Take over `obj` as the watch told of it, or as our own write left it.
+        """Take over `obj` from the watch, or from the answer to our own write.
 
-        The same version again, an older spec than the one that is known (the watch may lag behind our writes), and an object that was
+        The same version again, an older spec than the cached one (the watch may lag behind our writes), and an object that was
         deleted are ignored.
         """
         slim = _without_managed_fields(obj)
         uid = slim["metadata"]["uid"]
         with self._lock:
-            shelf = self._shelf(kind)
-            before = shelf.objects.get(uid)
-            if uid in shelf.deleted or (before is not None and _is_no_news(before, slim)):
+            store = self._store(kind)
+            before = store.objects.get(uid)
+            if uid in store.deleted or (before is not None and _is_no_news(before, slim)):
                 return
-            shelf.touch(uid)
-            shelf.objects[uid] = slim
+            store.touch(uid)
+            store.objects[uid] = slim
         if before is None or _matters(before, slim):
             self._wake()
 
     def remove(self, kind: ResourceKind, uid: str) -> None:
         """Forget the object for good: the watch saw its deletion."""
         with self._lock:
-            shelf = self._shelf(kind)
-            shelf.touch(uid)
-            shelf.deleted[uid] = None
-            while len(shelf.deleted) > REMEMBERED_DELETIONS:
-                shelf.deleted.popitem(last=False)
-            was_there = shelf.objects.pop(uid, None) is not None
+            store = self._store(kind)
+            store.touch(uid)
+            store.deleted[uid] = None
+            while len(store.deleted) > REMEMBERED_DELETIONS:
+                store.deleted.popitem(last=False)
+            was_there = store.objects.pop(uid, None) is not None
         self._forget(uid)
         if was_there:
             self._wake()
@@ -98,42 +101,42 @@ class ResourceCache:
     def begin_list(self, kind: ResourceKind) -> ListStart:
         """Call this before asking for a full list."""
         with self._lock:
-            return ListStart(kind, at_seconds=self._monotonic(), change=self._shelf(kind).change)
+            return ListStart(kind, at_seconds=self._monotonic(), change=self._store(kind).change)
 
     def replace_all(self, start: ListStart, items: Iterable[Mapping[str, Any]]) -> None:
         """Take over a complete list that was asked for after `start`. The age of the list counts from `start`."""
         listed = {slim["metadata"]["uid"]: slim for slim in map(_without_managed_fields, items)}
         with self._lock:
-            shelf = self._shelf(start.kind)
-            before = shelf.objects
-            newer = {uid for uid, change in shelf.touched.items() if change > start.change}
+            store = self._store(start.kind)
+            before = store.objects
+            newer = {uid for uid, change in store.touched.items() if change > start.change}
             kept = {uid: obj for uid, obj in before.items() if uid in newer}
-            fresh = {uid: obj for uid, obj in listed.items() if uid not in newer and uid not in shelf.deleted}
-            shelf.objects = fresh | kept
-            shelf.touched = {uid: shelf.touched[uid] for uid in newer}
-            shelf.listed_at_seconds = start.at_seconds
-            gone = before.keys() - shelf.objects.keys()
-            changed = before.keys() != shelf.objects.keys() or any(_matters(before[uid], obj) for uid, obj in fresh.items())
+            fresh = {uid: obj for uid, obj in listed.items() if uid not in newer and uid not in store.deleted}
+            store.objects = fresh | kept
+            store.touched = {uid: store.touched[uid] for uid in newer}
+            store.listed_at_seconds = start.at_seconds
+            gone = before.keys() - store.objects.keys()
+            changed = before.keys() != store.objects.keys() or any(_matters(before[uid], obj) for uid, obj in fresh.items())
         for uid in gone:
             self._forget(uid)
         if changed:
             self._wake()
 
     def with_known_status(self, kind: ResourceKind, seen: JsonObject) -> JsonObject:
-        """The object as it is known now, but with the spec and generation of `seen`; `seen` itself when it is gone.
+        """The cached object, but with the spec and generation of `seen`; `seen` itself when it is gone.
 
-        What is said of an object belongs to the spec that was acted on, and is said over the status that stands there.
+        A report belongs to the spec that was acted on, and is written over the present status.
         """
         with self._lock:
-            known = self._shelf(kind).objects.get(seen["metadata"]["uid"])
+            known = self._store(kind).objects.get(seen["metadata"]["uid"])
         if known is None or _generation(known) == _generation(seen):
             return known or seen
         return {**known, "spec": seen.get("spec"), "metadata": {**known["metadata"], "generation": _generation(seen)}}
 
     def snapshot(self, kind: ResourceKind) -> tuple[JsonObject, ...]:
-        """Every object of `kind` that is known, by namespace and name. Whether these are all is told by `list_age_seconds`."""
+        """Every cached object of `kind`, by namespace and name. `list_age_seconds` shows whether these are all."""
         with self._lock:
-            known = list(self._shelf(kind).objects.values())
+            known = list(self._store(kind).objects.values())
         return tuple(sorted(known, key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"])))
 
     def is_complete(self, kind: ResourceKind) -> bool:
@@ -143,15 +146,15 @@ class ResourceCache:
     def list_age_seconds(self, kind: ResourceKind) -> float | None:
         """How long ago the last full list was asked for; None when none has ever arrived."""
         with self._lock:
-            listed_at_seconds = self._shelf(kind).listed_at_seconds
+            listed_at_seconds = self._store(kind).listed_at_seconds
         return None if listed_at_seconds is None else self._monotonic() - listed_at_seconds
 
-    def _shelf(self, kind: ResourceKind) -> _KindStore:
-        return self._shelves.setdefault(kind, _KindStore())
+    def _store(self, kind: ResourceKind) -> _KindStore:
+        return self._stores.setdefault(kind, _KindStore())
 
 
 def relist(cache: ResourceCache, kubernetes: Kubernetes, kind: ResourceKind, *, namespaces: Sequence[str] = ()) -> None:
-    """Put the cache right with a full list; raises what `list_all` raises, and then leaves the cache as it is."""
+    """Correct the cache with a full list; raises what `list_all` raises, and then leaves the cache as it is."""
     start = cache.begin_list(kind)
     cache.replace_all(start, kubernetes.list_all(kind, namespaces).items)
 
@@ -163,7 +166,7 @@ def _without_managed_fields(obj: Mapping[str, Any]) -> JsonObject:
 
 
 def _is_no_news(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    # versions are opaque, but a generation only grows while the object lives
+    # versions are opaque, but a generation only grows while the object exists
     return _version(before) == _version(after) or _generation(after) < _generation(before)
 
 
@@ -180,6 +183,6 @@ def _matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _relevant(obj: Mapping[str, Any]) -> tuple[object, object]:
-    # a version alone says nothing, and finalizers ours and others' come and go without anything to decide
+    # a version alone means nothing, and finalizers ours and others' come and go without anything to decide
     metadata = {key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", "finalizers")}
     return obj.get("spec"), metadata

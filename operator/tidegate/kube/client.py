@@ -1,8 +1,7 @@
-"""The real Kubernetes, through the official client: what Tidegate reads and writes of custom resources, Secrets, Events and Leases.
-Jobs and ConfigMaps are in `jobs`.
+"""Reads and writes custom resources, Secrets, Events, Leases, Jobs and ConfigMaps through the official client.
 
-One request a method, but for lists (in chunks) and finalizers (read, then change with a test). How a request fails is the business of
-`transport` and `failures`; what Events and Leases look like is in `records`.
+One request a method, but for lists (in chunks) and finalizers (read, then change with a test).
+First in this module come the errors of failed requests, then `Transport`, which sends a request.
 """
 
 from __future__ import annotations
@@ -30,12 +29,11 @@ from tidegate.errors import Conflict, Incomplete, InvalidResource, NotFound, Out
 from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
 from tidegate.retry import retry
 
-# Turns whatever goes wrong between us and the API server into tidegate.errors, with a sentence
-# that a person can act on.
+# --- failed requests as tidegate.errors, with a sentence that a person can act on -----------------
 #
-# The one question that decides: can the request have been carried out? A read never changes
-# anything. A write that never left, or that
-# the server answered with a refusal, did not happen; for every other write nobody knows.
+# The question that decides: can the request have been carried out? A read never changes anything.
+# A write that never left, or that the server refused, did not happen; for every other write the
+# outcome is unknown.
 
 
 _NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
@@ -54,13 +52,13 @@ def failure_of(error: ApiException | HTTPError, *, what: str, reason: Reason, is
 
 
 def retry_after_seconds(error: ApiException) -> float:
-    """How long the server asks to wait; 0 when it does not say."""
-    said = (error.headers or {}).get("Retry-After", "")
-    return float(said) if said.isdecimal() else 0.0
+    """How long the server asks to wait; 0 when it names no time."""
+    value = (error.headers or {}).get("Retry-After", "")
+    return float(value) if value.isdecimal() else 0.0
 
 
 def server_message(error: ApiException) -> str:
-    """What the server said, without headers and request ids; its HTTP reason when the body is not a Kubernetes Status."""
+    """The server's message, without headers and request ids; its HTTP reason when the body is not a Kubernetes Status."""
     try:
         return str(json.loads(error.body or "")["message"])
     except (ValueError, KeyError, TypeError):
@@ -86,34 +84,32 @@ def _shortly(cause: Exception) -> str:
 
 
 def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
-    status, said = error.status, server_message(error)
+    status, message = error.status, server_message(error)
     could_not = f"Tidegate could not {what}"
     if status in (401, 403):
-        return Unauthorized(f"{could_not}: Kubernetes refused it ({status}): {said}. Give the operator's ServiceAccount this right.")
+        return Unauthorized(f"{could_not}: Kubernetes refused it ({status}): {message}. Give the operator's ServiceAccount this right.")
     if status == 404:
-        return NotFound(reason, f"{could_not}: it does not exist ({said}).")
+        return NotFound(reason, f"{could_not}: it does not exist ({message}).")
     if status == 409:
-        return Conflict(f"{could_not}: somebody else changed it at the same moment ({said}). It is read again and tried again.")
+        return Conflict(f"{could_not}: another writer changed it at the same moment ({message}). It is read again and tried again.")
     if status == 410:
-        return Incomplete(reason, f"{could_not} in one piece: the list expired while it was read ({said}). It is read again.")
+        return Incomplete(reason, f"{could_not} in one piece: the list expired while it was read ({message}). It is read again.")
     if status in (400, 413, 422):
-        return InvalidResource(f"{could_not}: Kubernetes refuses what was sent ({status}): {said}")
-    if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(said):
-        return OutcomeUnknown(f"Kubernetes failed while Tidegate tried to {what} ({status}): {said}. It is read back first.")
-    return _unreachable(f"{could_not}: Kubernetes is busy or at fault itself ({status}): {said}. Tidegate tries again.")
+        return InvalidResource(f"{could_not}: Kubernetes refuses what was sent ({status}): {message}")
+    if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(message):
+        return OutcomeUnknown(f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}. It is read back first.")
+    return _unreachable(f"{could_not}: Kubernetes is busy or at fault itself ({status}): {message}. Tidegate tries again.")
 
 
-def _is_certificate_failure(said: str) -> bool:
+def _is_certificate_failure(message: str) -> bool:
     # The client reports a failed TLS handshake, which comes before any request, as a refusal with status 0.
-    return "CERTIFICATE" in said
+    return "CERTIFICATE" in message
 
 
-# One request to the API server: a time limit, few repeats for reads and none for writes, JSON
-# back, failures as tidegate.errors.
+# --- one request: a time limit, few repeats for reads and none for writes -------------------------
 #
-# It does not know what is asked for. Answers are read as raw JSON and not through the client's
-# models, which drop fields they do not know
-# and cost ten times the work.
+# Answers are read as raw JSON and not through the client's models, which drop unknown fields and
+# cost ten times the work.
 
 
 _CONNECT_TIMEOUT_SECONDS = 5.0
@@ -144,7 +140,7 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
     # The library would repeat some requests by itself, a replaced Lease among them; what is safe to repeat is decided here.
     settings.retries = urllib3.Retry(total=False)
     api_client = client.ApiClient(settings)
-    # the server's audit log shows it, and managedFields name as the manager what stands before the slash
+    # the server's audit log shows it, and managedFields name the part before the slash as the manager
     api_client.user_agent = f"tidegate/{__version__}"
     return api_client
 
@@ -241,11 +237,10 @@ def _pause_seconds(attempt: int, error: BaseException) -> float:
     return min(max(own_seconds, asked_seconds), _LONGEST_PAUSE_SECONDS)
 
 
-# Jobs and ConfigMaps of the real Kubernetes: the calls behind `api.Kubernetes` that usage rollups
-# need, and nothing of what is in them.
+# --- Jobs and ConfigMaps, for usage rollups -------------------------------------------------------
 #
-# Jobs go through the interface for custom objects as JSON, as Leases and Events do. How a Job
-# looks is in `job_manifest.py`.
+# Jobs go through the interface for custom objects as JSON, as Leases and Events do. `rollup_jobs.py`
+# has their manifest.
 
 
 _JOBS = ("batch", "v1")
@@ -253,7 +248,7 @@ _GONE = Reason.ROLLUPS_UNSEEN
 
 
 class JobCalls:
-    """What `KubernetesClient` can do with Jobs and ConfigMaps; it brings the interfaces and the transport."""
+    """The calls of `KubernetesClient` for Jobs and ConfigMaps; it sets the interfaces and the transport."""
 
     _objects: client.CustomObjectsApi
     _core: CoreObjects
@@ -304,10 +299,9 @@ class JobCalls:
         return self._transport.write(self._core.create, namespace, "configmaps", body=body, what=what, reason=_GONE)
 
 
-# Events and Leases between our dataclasses and the JSON of Kubernetes. Pure but for an event's
-# random name; it sends nothing.
+# --- Events and Leases as JSON --------------------------------------------------------------------
 #
-# Kubernetes wants its MicroTime with exactly six digits and a Z; a time of whole seconds without
+# Kubernetes requires its MicroTime with exactly six digits and a Z; a time of whole seconds without
 # them is refused.
 
 
@@ -365,7 +359,7 @@ def lease_body(lease: LeaseRecord) -> JsonObject:
 
 
 def lease_record(body: JsonObject) -> LeaseRecord:
-    """The Lease in `body`; what it does not say is "", 0 or the epoch."""
+    """The Lease in `body`; missing fields are "", 0 or the epoch."""
     metadata, spec = body["metadata"], body.get("spec") or {}
     return LeaseRecord(
         namespace=metadata["namespace"],
@@ -389,7 +383,7 @@ LIST_TIMEOUT_SECONDS = 60.0
 _EVENTS = ("events.k8s.io", "v1")
 _LEASES = ("coordination.k8s.io", "v1")
 _FINALIZER_ATTEMPTS = 4
-# What it means for the control pass that something is gone or came in part: what it knows of the custom resources is not what there is.
+# The reason of an object that is gone and of a list that came in part: the cache does not have all custom resources.
 _NOT_AS_LISTED = Reason.LIST_INCOMPLETE
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -473,7 +467,7 @@ class KubernetesClient(JobCalls):
                 return None
             return {"op": "remove", "path": f"/metadata/finalizers/{present.index(finalizer)}"}
 
-        with contextlib.suppress(NotFound):  # gone already, which is what removing it is for
+        with contextlib.suppress(NotFound):  # gone already, as it should be
             self._change_finalizers(ref, removal)
 
     def read_secret(self, namespace: str, name: str) -> Secret:
@@ -554,7 +548,7 @@ class KubernetesClient(JobCalls):
             unchanged = {"op": "test", "path": "/metadata/finalizers", "value": found["metadata"].get("finalizers")}
             return self._patch_json(ref, [{"op": "test", "path": "/metadata/uid", "value": ref.uid}, unchanged, operation])
 
-        # A failed test comes back as 422, just as a finalizer that the server does not like: reading again tells.
+        # A failed test comes back as 422, just as a finalizer that the server does not like: reading again shows which.
         return retry(
             read_and_change,
             attempts=_FINALIZER_ATTEMPTS,

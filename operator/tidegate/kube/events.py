@@ -1,7 +1,7 @@
 """Posts Events about transitions: each once for a while, short enough for the server, and never at the cost of the control pass.
 
-An Event is a courtesy. When it cannot be posted it is logged, and for a while none is tried, so that an API server that is
-away costs a pass one time limit and not one per object. What is worth an Event is decided elsewhere.
+An Event that cannot be posted is logged, and for a while none is tried, so that an API server that is
+away costs a pass one time limit and not one per object.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """One writer per policy: a Lease that replicas of the operator hold in turn, safe without agreeing clocks.
 
-The holder renews its Lease by compare-and-set. It counts its right to write from the moment *before* the last successful renewal was
-sent, on its own monotonic clock, and gives it up `margin_seconds` early. Everybody else counts from the moment *after* they last saw the
-Lease change, on their own clock, and takes over only when it did not change for its whole duration, again by compare-and-set. Both count
-forwards from the same renewal, the holder from before it and the others from after it, so their times of writing cannot overlap unless a
-clock runs wrong by more than the margin. The times inside a Lease come from a foreign clock and are never compared with ours.
+The holder renews its Lease by compare-and-set. It counts its right to write from the moment *before*
+the last successful renewal was sent, on its own monotonic clock, and gives it up `margin_seconds`
+early. Every other replica counts from the moment *after* it last saw the Lease change, on its own
+clock. It takes over only when the Lease did not change for its whole duration, again by
+compare-and-set. Both count forwards from the same renewal, the holder from before it and the others
+from after it, so their times of writing cannot overlap unless a clock runs wrong by more than the
+margin. The times inside a Lease come from another clock and are never compared with ours.
 
-Whoever writes asks `remaining_seconds` first and begins nothing that takes longer: the Lease cannot stop a request that is under way.
+A writer asks `remaining_seconds` first and begins nothing that takes longer: the Lease cannot stop a request that is under way.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class PolicyLease:
 
     @property
     def holder(self) -> str:
-        """Who held it when it was last read or written; "" when nobody did or it was never read."""
+        """Who held it when it was last read or written; "" when no one did or it was never read."""
         return "" if self._seen is None else self._seen.holder
 
     def remaining_seconds(self) -> float:
@@ -115,7 +117,7 @@ class PolicyLease:
 
     def _look(self) -> None:
         present = self._kubernetes.read_lease(self._namespace, self._name)
-        # One that somebody deleted says nothing of its holder, who may still be writing: that turn runs out first.
+        # A deleted Lease has no holder, but the last one may still be writing: that turn runs out first.
         if present is not None or not self._is_anothers_turn():
             self._observe(present)
         if self._is_anothers_turn():
@@ -137,7 +139,7 @@ class PolicyLease:
         return self._monotonic() < self._others_turn_ends_at()
 
     def _others_turn_ends_at(self) -> float:
-        """When the turn of the holder that was last seen is over; long ago when nobody held it or it is ours."""
+        """When the turn of the holder that was last seen is over; long ago when no one held it or it is ours."""
         if self._seen is None or self._seen.holder in ("", self._identity):
             return _NEVER
         return self._seen_at + (self._seen.duration_seconds or self._times.duration_seconds)
@@ -164,7 +166,7 @@ class PolicyLease:
         try:
             self._seen = send(replace(lease, renewed_at=self._wall()))
         except Conflict:
-            return  # somebody was faster; the next look shows who
+            return  # another replica was faster; the next look shows which
         self._seen_at = self._monotonic()
         self._held_until = sent_at + lease.duration_seconds - self._times.margin_seconds
         self._next_look_at = sent_at + self._times.renew_seconds

@@ -1,8 +1,10 @@
-"""How a rollup Job looks to Kubernetes: one Pod that is tried a few times, may not live long, and cleans itself up. Pure.
+"""The manifest of a rollup Job, and the ConfigMap in which Jobs record their results.
 
-Why it looks so: restartPolicy Never, because a container that is started again in the same Pod would leave the executors of the one before;
-our own exit codes (64 wrong configuration, 65 wrong schema of data, 77 forbidden) fail the Job at once, because trying again mends none of
-them; an eviction is not the Job's fault and is not counted; a new Pod begins only when the old one is really gone.
+A Job has one Pod that is tried a few times, has a deadline and is deleted after its end.
+restartPolicy is Never, because a container that is started again in the same Pod would leave the
+executors of the one before. Our own exit codes (64 wrong configuration, 65 wrong schema of data, 77
+forbidden) fail the Job at once, because trying again fixes none of them. An eviction is not the
+Job's fault and is not counted. A new Pod begins only when the old one is gone.
 """
 
 import json
@@ -19,13 +21,11 @@ from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.retry import retry
 
-# What a rollup Job writes down for the operator, as text and as values: which windows are
-# published, and the figures of usage.
+# --- the result of Jobs: windows that are published, and usage ------------------------------------
 #
-# Both sides use this module, so that neither can write what the other does not read. The text has
-# to fit into a ConfigMap (1 MiB): figures of
-# the entities that move least are left out when it would not. Times are milliseconds since the
-# epoch.
+# Jobs and operator both use this code, so that neither writes what the other cannot read. The text
+# has to fit into a ConfigMap (1 MiB): figures of the entities that move least are left out when it
+# would not. Times are milliseconds since the epoch.
 
 
 SCHEMA_VERSION = 1
@@ -36,9 +36,9 @@ _WAYS = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE
 
 @dataclass(frozen=True, slots=True)
 class RollupResult:
-    """All that one policy's Jobs have found. Figures count until `valid_until_ms`; `usage` None = there are none yet.
+    """The result of one policy's Jobs. Figures count until `valid_until_ms`; `usage` None = there are none yet.
 
-    `empty` is time of which Prometheus had nothing when there was no hope of more; what of it is `published` later is empty no more.
+    `empty` is time without samples in Prometheus, too old for samples to come. A part that is `published` later is not empty any more.
     """
 
     policy_uid: str
@@ -74,7 +74,7 @@ def encode(result: RollupResult, *, most_bytes: int = MOST_BYTES) -> str:
 
 
 def decode(text: str) -> RollupResult:
-    """The result in a text. Raises ValueError, with a sentence, for anything that is none of ours or of another schema version."""
+    """The result in a text. Raises ValueError, with a sentence, for anything else and for another schema version."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -166,7 +166,7 @@ _SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that
 
 @dataclass(frozen=True, slots=True)
 class JobPod:
-    """What a policy and the operator's set-up say of the Job's Pod. `mount` is a claim and where it goes; None = no volume."""
+    """The settings of the Job's Pod, from the policy and the operator. `mount` is a claim and its path; None = no volume."""
 
     image: str
     service_account: str
@@ -196,7 +196,7 @@ def labels(policy_name: str) -> dict[str, str]:
 
 
 def job_name(policy_name: str, start_ms: int, end_ms: int) -> str:
-    """`<policy>-rollup-<start>-<minutes>m`, a DNS label; what had to be changed for that is told apart by a digest."""
+    """`<policy>-rollup-<start>-<minutes>m`, a DNS label; a digest keeps names apart that had to be changed for that."""
     suffix = f"-rollup-{datetime.fromtimestamp(start_ms / 1000, UTC):%Y%m%d%H%M}-{(end_ms - start_ms) // 60_000}m"
     stem = policy_name.replace(".", "-")
     if stem == policy_name and len(stem) + len(suffix) <= LONGEST_NAME:
@@ -238,7 +238,7 @@ def owner(policy: Mapping[str, Any]) -> JsonObject:
 
 
 def is_owned(obj: Mapping[str, Any], policy_uid: str) -> bool:
-    """Whether an object is this policy's, and not of an earlier one of its name or of somebody else."""
+    """Whether an object is this policy's, and not of an earlier one of its name or of another owner."""
     return any(one.get("uid") == policy_uid for one in obj["metadata"].get("ownerReferences") or ())
 
 
@@ -284,7 +284,7 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
         "name": CONTAINER,
         "image": pod.image,
         "args": ["rollup", "job", f"--policy={policy_key}", f"--window-start={window[START]}", f"--window-end={window[END]}"],
-        "env": [*_told_of_itself(), *({"name": name, "value": value} for name, value in sorted(pod.environment.items()))],
+        "env": [*_own_fields(), *({"name": name, "value": value} for name, value in sorted(pod.environment.items()))],
         **({"ports": [{"name": name, "containerPort": port} for name, port in ports]} if ports else {}),
         "resources": {
             "requests": {"cpu": f"{pod.requested_millicores}m", "memory": pod.memory},
@@ -296,8 +296,8 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
     }
 
 
-def _told_of_itself() -> list[JsonObject]:
-    """What Spark needs to know of the Pod that it runs in, and the heap is made from."""
+def _own_fields() -> list[JsonObject]:
+    """Environment from the Pod's own fields: Spark's addresses and names, and the memory limit of which the heap is a part."""
     fields = {
         "POD_NAME": "metadata.name",
         "POD_NAMESPACE": "metadata.namespace",
@@ -305,24 +305,22 @@ def _told_of_itself() -> list[JsonObject]:
         "NODE": "spec.nodeName",
         "SERVICE_ACCOUNT": "spec.serviceAccountName",
     }
-    told: list[JsonObject] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    variables: list[JsonObject] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
     limit = {"containerName": CONTAINER, "resource": "limits.memory", "divisor": "1Mi"}
-    return [*told, {"name": "MEMORY_LIMIT_MIB", "valueFrom": {"resourceFieldRef": limit}}]
+    return [*variables, {"name": "MEMORY_LIMIT_MIB", "valueFrom": {"resourceFieldRef": limit}}]
 
 
-# The ConfigMap through which rollup Jobs tell the operator what they found: read by one, added to
-# by the others.
+# --- the ConfigMap of the result: Jobs add to it, the operator reads it ---------------------------
 #
 # Several Jobs may add to it (a person fills a gap while one of the operator's runs), so a writer
 # reads, adds and writes with compare-and-set.
-# What is in it is known to `tidegate.kube.rollup_jobs`.
 
 
 _ATTEMPTS = 5
 
 
 def read_result(kubernetes: Kubernetes, policy: Mapping[str, Any]) -> tuple[RollupResult | None, str | None]:
-    """What the Jobs of `policy` wrote down, or why it is not used; neither where nothing is written yet. Raises what the read raises."""
+    """The result of the Jobs of `policy`, or why it is not used; neither where there is none yet. Raises what the read raises."""
     metadata = policy["metadata"]
     return _result_in(kubernetes.read_config_map(metadata["namespace"], result_name(metadata["name"])), policy)
 
@@ -337,7 +335,7 @@ def record_result(
     now_ms: int,
     valid_until_ms: int,
 ) -> RollupResult:
-    """Add windows, and figures where they are newer than those that stand there; what cannot be read is written over.
+    """Add windows, and figures where they are newer than the present ones; an unreadable result is written over.
 
     `policy` is the whole object: the ConfigMap goes with it. Raises Conflict when others were faster again and again, else what
     `Kubernetes.write_config_map` raises.

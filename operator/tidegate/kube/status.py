@@ -1,6 +1,7 @@
-"""Writes a status only where it differs from what is there, with compare-and-set, and never over what others wrote.
+"""Writes a status only where it differs from the present one, with compare-and-set, and never over what others wrote.
 
-It builds no status: it gets one, completes its conditions and finds the difference. An object that did not change costs no request.
+It gets a status, completes its conditions and finds the difference. An object that did not change
+costs no request.
 """
 
 from __future__ import annotations
@@ -17,18 +18,14 @@ import structlog
 from tidegate.errors import Conflict, NotFound
 from tidegate.kube.api import JsonObject, Kubernetes, ObjectRef, ResourceKind
 
-# Conditions over time: what was said stays until it changes, and a transition has the moment of
-# the change. Pure; time comes in.
-#
-# The rules are those of the Kubernetes API conventions: a list keyed by type, lastTransitionTime
-# moves only when status moves. Which
-# conditions a kind has, and what they mean, is said elsewhere.
+# --- conditions, by the Kubernetes API conventions: a list keyed by type, and lastTransitionTime
+# moves only when status does
 
 
 def merge(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], *, now: str) -> list[JsonObject]:
     """`present` with every condition of `wanted` set: same order, new types at the end, other writers' types untouched.
 
-    lastTransitionTime is kept where the status is what it was, and is `now` otherwise; what `wanted` says of it is ignored.
+    lastTransitionTime is kept where the status is what it was, and is `now` otherwise; that of `wanted` is ignored.
     """
     by_type = {condition["type"]: condition for condition in wanted}
     merged = [_settled(condition, by_type.pop(condition["type"], None), now=now) for condition in present]
@@ -43,10 +40,7 @@ def _settled(before: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None,
     return {**wanted, "lastTransitionTime": moved_at or now}
 
 
-# RFC 7386 JSON merge patch: apply one, and find the smallest one that leads from what is there to
-# what is wanted.
-#
-# Pure. It knows nothing of Kubernetes; lists are values here, replaced as a whole.
+# --- RFC 7386 JSON merge patch: lists are values, replaced as a whole -----------------------------
 
 
 def difference(current: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +78,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite:
-    """What became of a status: `written` tells whether a request changed it, `object` how the object is now (None: it is gone)."""
+    """The outcome of a write: `written` = a request changed the status. `object` is the object as it is now (None: it is gone)."""
 
     object: JsonObject | None
     written: bool
@@ -96,7 +90,7 @@ class StatusWriter:
     def __init__(self, kubernetes: Kubernetes, *, wall: Callable[[], float] = time.time) -> None:
         self._kubernetes = kubernetes
         self._wall = wall
-        # By uid: the version somebody saw when we last wrote, and the object as that write left it. A cache fed by a watch shows the
+        # By uid: the version that the caller saw when we last wrote, and the object as that write left it. A cache fed by a watch shows the
         # version before our write for a moment, and must not make us write again.
         self._written: dict[str, tuple[str, JsonObject]] = {}
         self._not_kept: dict[str, JsonObject] = {}
@@ -148,7 +142,7 @@ class StatusWriter:
         return difference(status, wanted)
 
     def _note_what_was_not_kept(self, ref: ObjectRef, rest: JsonObject) -> None:
-        """A server with older CRDs drops fields it does not know; said once, and not written again at every pass."""
+        """A server with older CRDs drops unknown fields. Log that once, and do not write them again at every pass."""
         if rest and rest != self._not_kept.get(ref.uid):
             _log.warning(
                 "Kubernetes did not keep a part of the status; apply the CRDs of this version", object=str(ref), fields=sorted(rest)

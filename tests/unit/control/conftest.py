@@ -15,6 +15,6 @@ def stage() -> Stage:
 
 @pytest.fixture(autouse=True)
 def log() -> Iterator[list[dict[str, object]]]:
-    """What was logged during the test."""
+    """The log lines of the test."""
     with capture_logs() as lines:
         yield lines  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A process that dies at a chosen call, before or after the call took effect, for tests of what a new process makes of it."""
+"""A process that dies at a chosen call, before or after the call took effect, for tests of the process after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole operator in memory: Kubernetes, ZooKeeper and leaders are twins, and the clock is turned by hand."""
+"""A whole operator in memory: Kubernetes, ZooKeeper and leaders are doubles, and a test sets the clock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Leaders:
 
 
 class Metrics:
-    """A MetricsWatch that gives what the test says was read, where the policy names metrics."""
+    """A MetricsWatch with the readings of the test, where the policy names metrics."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -119,7 +119,7 @@ class Stage:
         return ObjectRef.of(BUSINESS_TIERS, made)
 
     def produce(self, entity: Entity = ALICE) -> str | None:
-        """The produce quota that stands in ZooKeeper."""
+        """The produce quota in ZooKeeper."""
         text: str | None = self.store.read([entity])[entity].values.get(QuotaKey.PRODUCER_BYTE_RATE)
         return text
 

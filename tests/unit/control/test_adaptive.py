@@ -1,4 +1,4 @@
-"""leaderScaling.method Adaptive in the operator: measured rates move the quota in ZooKeeper, and people read why."""
+"""leaderScaling.method Adaptive in the operator: measured rates move the quota in ZooKeeper, and the status has the reason."""
 
 import pytest
 
@@ -12,7 +12,7 @@ METRICS = {"prometheus": {"url": "http://prometheus:9090"}, "preset": "JmxExport
 
 @pytest.fixture
 def uneven(stage: Stage) -> Stage:
-    """Alice is promised 10 MB/s for each of three partitions, two of which broker 1 leads and one broker 2."""
+    """Alice has a contract of 10 MB/s for each of three partitions, two of which broker 1 leads and one broker 2."""
     stage.policy(metrics=METRICS, leaderScaling={"method": "Adaptive"})
     stage.tier()
     stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
@@ -54,7 +54,7 @@ def test_a_new_operator_goes_on_where_the_last_one_was(uneven: Stage) -> None:
     assert uneven.store.transactions == written
 
 
-def test_a_lowering_is_told_with_its_reason(uneven: Stage) -> None:
+def test_a_lowering_is_reported_with_its_reason(uneven: Stage) -> None:
     uneven.run()
     passes(uneven, 10, broker_1=60, broker_2=30)
     assert "Adapted" in uneven.event_reasons()

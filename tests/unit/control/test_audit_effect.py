@@ -1,4 +1,4 @@
-"""What a round did, told two rhythms of a throttled client later; what nobody measured stays unknown."""
+"""The effect of a round has a line two quota windows later; values that were not measured are unknown."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def trail() -> Trail:
     return calm_trail()
 
 
-def test_what_a_cut_did_is_told_two_rhythms_later(trail: Trail) -> None:
+def test_the_effect_of_a_cut_has_a_line_two_windows_later(trail: Trail) -> None:
     overload(trail)
     silent = ClientRate(trail.played.now_seconds + 5, 0.0, 11_300.0)
     trail.played.now_seconds += 5
@@ -35,7 +35,7 @@ def test_what_a_cut_did_is_told_two_rhythms_later(trail: Trail) -> None:
     assert (entity["predictedMute_s"], entity["observedMute_s"], entity["changedSince"]) == (12, 11.3, False)
 
 
-def test_what_nobody_measured_after_a_cut_is_unknown(trail: Trail) -> None:
+def test_values_that_were_not_measured_after_a_cut_are_unknown(trail: Trail) -> None:
     overload(trail)
     trail.played.now_seconds += 100
     trail.note(Decision())
@@ -52,7 +52,7 @@ def again(throttle: ThrottleDecision, seconds: float, value: int) -> ThrottleDec
     return ThrottleDecision({step.key: step}, (later,))
 
 
-def test_an_effect_says_when_a_later_round_changed_the_rate_again(trail: Trail) -> None:
+def test_an_effect_records_that_a_later_round_changed_the_rate_again(trail: Trail) -> None:
     first = overload(trail)
     second = again(first, 10, 12 * MB)
     trail.played.now_seconds += 10
@@ -60,8 +60,8 @@ def test_an_effect_says_when_a_later_round_changed_the_rate_again(trail: Trail) 
     trail.note(Decision(writes=(write,), throttle=second), Applied(done=(write,)), trail.played.given().readings)
     trail.played.now_seconds += 100
     trail.note(Decision())
-    told = [(line["entities"][0]["to"], line["entities"][0]["changedSince"]) for line in trail.shelf.of("effect")]
-    assert told == [(25 * MB, True), (12 * MB, False)]
+    effects = [(line["entities"][0]["to"], line["entities"][0]["changedSince"]) for line in trail.shelf.of("effect")]
+    assert effects == [(25 * MB, True), (12 * MB, False)]
 
 
 def test_a_quota_that_follows_its_leaders_meanwhile_does_not_hide_the_cut(trail: Trail) -> None:

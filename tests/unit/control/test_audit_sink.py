@@ -1,4 +1,4 @@
-"""Where audit lines go: only ever appended, never mixed up, and a disk that fails costs lines and nothing else."""
+"""Audit lines are appended in order, and a disk that fails costs lines and nothing else."""
 
 import os
 import threading
@@ -19,7 +19,7 @@ class Counts(dict[str, int]):
 
 
 class Full:
-    """A disk with no room, until somebody makes some."""
+    """A full disk, until the test makes room."""
 
     def __init__(self) -> None:
         self.has_room = False
@@ -31,7 +31,7 @@ class Full:
         self.text += text
 
     def close(self) -> None:
-        """Its text stays to be looked at."""
+        """Nothing to close: the text stays for the test."""
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_named_pipe_is_written_to_as_well(tmp_path: Path, open_file: Callable[
     os.close(reader)
 
 
-def test_nobody_else_on_the_machine_may_read_the_file(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+def test_no_other_user_of_the_machine_may_read_the_file(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
     path = tmp_path / "audit.jsonl"
     open_file(path).append("one\n")
     assert path.stat().st_mode & 0o007 == 0
@@ -96,18 +96,18 @@ def test_a_dash_is_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().out == "one\n"
 
 
-def test_a_full_disk_costs_lines_is_said_once_and_is_tried_again() -> None:
+def test_a_full_disk_costs_lines_is_logged_once_and_is_tried_again() -> None:
     disk, counts = Full(), Counts()
     desk = AuditQueue(disk, "/audit", count=counts, beside=False)
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as logged:
         desk.put(lambda: ["one", "two"])
         desk.put(lambda: ["three"])
         disk.has_room = True
         desk.put(lambda: ["four"])
     assert disk.text == "four\n"
     assert counts == {"lost": 3, "written": 1}
-    assert [entry["log_level"] for entry in said] == ["warning", "info"]
-    assert "No space left on device" in said[0]["error"]
+    assert [entry["log_level"] for entry in logged] == ["warning", "info"]
+    assert "No space left on device" in logged[0]["error"]
 
 
 def test_a_folder_that_does_not_exist_costs_lines_and_nothing_else(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_closing_delivers_what_waits(tmp_path: Path) -> None:
 
 
 class Stuck:
-    """A disk that stands still until it is let go."""
+    """A disk that hangs until it is released."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -138,7 +138,7 @@ class Stuck:
         """Nothing is open."""
 
 
-def test_a_disk_that_stands_still_holds_nobody_up() -> None:
+def test_a_disk_that_hangs_delays_no_pass() -> None:
     disk, counts = Stuck(), Counts()
     desk = AuditQueue(disk, "/audit", count=counts)
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""The audit trail: what is worth a line and what it says, from rounds that the throttle really decided."""
+"""The lines of the audit trail and when each is due, from rounds that the throttle really decided."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,14 +29,14 @@ def test_a_cluster_at_rest_writes_no_line(trail: Trail) -> None:
     assert trail.shelf.lines == []
 
 
-def test_before_the_first_reading_nothing_is_said_of_load(trail: Trail) -> None:
+def test_before_the_first_reading_no_line_is_about_load(trail: Trail) -> None:
     want(trail.played, etl=40, pay=25)
     trail.played.pass_time(15)
     trail.note(Decision(throttle=trail.played.decide()), readings=None)
     assert trail.shelf.lines == []
 
 
-def test_a_cut_is_told_with_the_readings_it_was_made_on(trail: Trail) -> None:
+def test_a_cut_has_a_line_with_the_readings_it_was_made_on(trail: Trail) -> None:
     overload(trail)
     (line,) = trail.shelf.of("round")
     assert (line["policy"], line["cluster"], line["dir"], line["phase"], line["tiersPlanned"]) == (
@@ -51,7 +51,7 @@ def test_a_cut_is_told_with_the_readings_it_was_made_on(trail: Trail) -> None:
     assert line["t"] == "1970-01-01T00:16:55.000Z"
 
 
-def test_a_cut_that_has_to_wait_says_for_how_long(trail: Trail) -> None:
+def test_a_cut_that_has_to_wait_has_the_time_in_its_line(trail: Trail) -> None:
     want(trail.played, etl=40, pay=25)
     trail.played.pass_time(15)
     throttle = trail.played.decide()
@@ -65,25 +65,25 @@ def test_a_cut_that_has_to_wait_says_for_how_long(trail: Trail) -> None:
 def test_a_write_names_its_round_and_all_that_led_to_it(trail: Trail) -> None:
     overload(trail)
     (line,) = trail.shelf.of("write")
-    told = {
+    found = {
         name: line[name] for name in ("entity", "key", "from", "to", "reason", "level", "tier", "contract", "predictedMute_s", "outcome")
     }
-    assert told == {
+    assert found == {
         "entity": "user=etl", "key": "consumer_byte_rate", "from": 60 * MB, "to": 25 * MB, "reason": "Throttled", "level": "L3",
         "tier": "streaming/batch", "contract": 60 * MB, "predictedMute_s": 12, "outcome": "applied",
     }  # fmt: skip
     assert line["round"] == trail.shelf.of("round")[0]["id"]
 
 
-def test_rounds_that_do_and_find_nothing_new_are_not_told(trail: Trail) -> None:
+def test_rounds_that_do_and_find_nothing_new_have_no_line(trail: Trail) -> None:
     overload(trail)
-    told = len(trail.shelf.of("round"))
+    count = len(trail.shelf.of("round"))
     trail.play(5)
     assert trail.play(5).round_of(OUT).number > 1
-    assert len(trail.shelf.of("round")) == told
+    assert len(trail.shelf.of("round")) == count
 
 
-def test_every_change_of_phase_is_told(trail: Trail) -> None:
+def test_every_change_of_phase_has_a_line(trail: Trail) -> None:
     overload(trail)
     want(trail.played, etl=5, pay=5)
     for _ in range(30):
@@ -113,12 +113,12 @@ def outcomes(trail: Trail) -> dict[str, list[Any]]:
     return found
 
 
-def test_a_refused_write_says_why(trail: Trail) -> None:
+def test_a_refused_write_has_its_reason(trail: Trail) -> None:
     one, other = _writes(2)
-    refused = WriteOutcome(other.entity, applied=False, reason=Reason.CONFLICT, message="somebody else was first")
+    refused = WriteOutcome(other.entity, applied=False, reason=Reason.CONFLICT, message="another writer was first")
     trail.note(Decision(writes=(one, other)), Applied(done=(one,), refused=(refused,)))
     (line,) = outcomes(trail)["refused"]
-    assert (line["entity"], line["why"], line["message"]) == ("user=u1", "Conflict", "somebody else was first")
+    assert (line["entity"], line["why"], line["message"]) == ("user=u1", "Conflict", "another writer was first")
     assert len(outcomes(trail)["applied"]) == 1
 
 
@@ -134,7 +134,7 @@ def test_what_was_never_sent_is_no_write(trail: Trail) -> None:
     assert trail.shelf.lines == []
 
 
-def test_in_mode_observe_a_wish_is_told_once(trail: Trail) -> None:
+def test_in_mode_observe_a_write_that_would_be_made_has_one_line(trail: Trail) -> None:
     for _ in range(3):
         trail.note(Decision(would_write=_writes(1)))
     assert list(outcomes(trail)) == ["wouldWrite"]
@@ -176,19 +176,19 @@ def test_a_bug_in_the_trail_fails_no_pass(trail: Trail) -> None:
     assert trail.shelf.of("round")
 
 
-def test_policies_are_told_apart(trail: Trail) -> None:
+def test_policies_have_lines_of_their_own(trail: Trail) -> None:
     held = Decision(holds=(Hold(Reason.PAUSED, "the annotation is set", 990.0),))
     for key in ("streaming/orders", "streaming/payments"):
         trail.trail.note(key, None, decision=held, applied=NOTHING, readings=None, now_seconds=1000.0)
     assert [line["policy"] for line in trail.shelf.of("hold")] == ["streaming/orders", "streaming/payments"]
 
 
-def told_keys(line: Mapping[str, Any]) -> list[str]:
+def first_keys(line: Mapping[str, Any]) -> list[str]:
     return list(line)[:5]
 
 
 def test_every_line_begins_with_what_finds_it_in_a_log(trail: Trail) -> None:
     overload(trail)
     trail.note(Decision(holds=(Hold(Reason.PAUSED, "the annotation is set", 990.0),)))
-    assert {tuple(told_keys(line)) for line in trail.shelf.lines} == {("event", "kind", "t", "policy", "cluster")}
+    assert {tuple(first_keys(line)) for line in trail.shelf.lines} == {("event", "kind", "t", "policy", "cluster")}
     assert {line["event"] for line in trail.shelf.lines} == {"Audit"}

@@ -1,4 +1,4 @@
-"""What whole passes of the operator leave in the audit trail: every quota write has its line, and a cluster at rest none."""
+"""Whole passes of the operator in the audit trail: every quota write has its line, and a cluster at rest none."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +19,7 @@ METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
 
 @dataclass
 class Audited:
-    """A stage whose trail is kept."""
+    """A stage with its audit trail."""
 
     stage: Stage
     shelf: Shelf
@@ -80,7 +80,7 @@ def test_brokers_that_are_away_are_a_hold_with_two_ends(audited: Audited) -> Non
 
 
 def over(stage: Stage, rate_mb: float) -> None:
-    """Broker 1 carries so much of its 50 MB/s, all of it etl's; the others rest."""
+    """Broker 1 carries so much of its 50 MB/s, all of it etl's; the others carry nothing."""
     now = stage.now + 15
     nic = {
         (broker, way): tuple(
@@ -93,7 +93,7 @@ def over(stage: Stage, rate_mb: float) -> None:
     stage.readings = Readings(now, 15.0, nic, rates)
 
 
-def test_a_cut_and_its_effect_are_told_with_the_same_round(audited: Audited) -> None:
+def test_a_cut_and_its_effect_name_the_same_round(audited: Audited) -> None:
     stage = audited.stage
     stage.policy("loaded", metrics=METRICS, brokers={"ingress": {"limit": "50M"}})
     member = {"name": "etl", "user": "etl", "topics": ["acc"], "contract": {"perBroker": {"produce": "80M"}}}

@@ -1,4 +1,4 @@
-"""How long a failed pass waits: longer each time, never too long, and never in step with others."""
+"""The wait after a failed pass: longer each time, never too long, and never in step with others."""
 
 import pytest
 

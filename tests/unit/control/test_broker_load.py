@@ -1,4 +1,4 @@
-"""What people are told of the brokers' load: in status without numbers that change, in Events with them, once for each turn."""
+"""Reports of the brokers' load: in status without numbers that change, in Events with them, once for each change."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def policy(stage: Stage) -> ObjectRef:
 
 
 def read(stage: Stage, *, broker_1: float, age_seconds: float = 1.0, problems: tuple[ReadingProblem, ...] = ()) -> None:
-    """Three samples of every NIC: broker 1 sends so many MB/s, everybody else and every other way 1 MB/s."""
+    """Three samples of every NIC: broker 1 sends so many MB/s, every other broker and direction 1 MB/s."""
     nic = {
         (broker, way): tuple(
             NicSpan(stage.now - age_seconds - SCRAPE * back, SCRAPE, (broker_1 if (broker, way) == (1, Direction.EGRESS) else 1) * MEGABYTE)
@@ -47,14 +47,14 @@ def pressures(stage: Stage, policy: ObjectRef) -> list[str]:
     return [str(broker["pressure"]) for broker in brokers(stage, policy)]
 
 
-def test_before_the_first_reading_nothing_is_claimed(stage: Stage, policy: ObjectRef) -> None:
+def test_before_the_first_reading_the_load_is_unknown(stage: Stage, policy: ObjectRef) -> None:
     stage.run()
     assert pressures(stage, policy) == ["Unknown"] * 3
     assert stage.condition(policy, "MetricsFresh") == ("Unknown", "Starting")
     assert "over" not in stage.kubernetes.get(policy)["status"]["summary"]
 
 
-def test_a_policy_without_metrics_says_so(stage: Stage) -> None:
+def test_a_policy_without_metrics_has_a_condition_for_it(stage: Stage) -> None:
     policy = stage.policy(brokers=LIMITS)
     read(stage, broker_1=99)
     stage.run()
@@ -77,15 +77,15 @@ def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_w
     (event,) = [event for event in stage.kubernetes.events if event.reason == Reason.BROKER_OVER_LIMIT.value]
     assert (event.type, numbers(event.note)) == ("Warning", {1, 58.1, 50.0})
     assert (stage.produce(), stage.store.transactions) == (quota, transactions)
-    told = len(stage.event_reasons())
+    count = len(stage.event_reasons())
     stage.now += 15
     read(stage, broker_1=61)
     stage.run()
-    assert len(stage.event_reasons()) == told
+    assert len(stage.event_reasons()) == count
     golden(event.note)
 
 
-def test_it_is_told_when_it_is_within_again_and_since_when(stage: Stage, policy: ObjectRef) -> None:
+def test_a_broker_within_its_limit_again_is_reported_with_the_time(stage: Stage, policy: ObjectRef) -> None:
     read(stage, broker_1=60)
     stage.run()
     over_since = brokers(stage, policy)[0]["since"]
@@ -138,9 +138,7 @@ def test_a_prometheus_that_is_away_makes_the_load_unknown_and_nothing_else(stage
     assert stage.event_reasons()[-1] == Reason.PROMETHEUS_UNREACHABLE.value
 
 
-def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_and_the_condition_says_so(
-    stage: Stage, golden: Callable[[str], None]
-) -> None:
+def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condition(stage: Stage, golden: Callable[[str], None]) -> None:
     release = {**METRICS, "whenStale": {"afterSeconds": 600, "action": "Release"}}
     policy = stage.policy(metrics=release, brokers={"ingress": {"limit": "50M"}})
     member = {"name": "etl", "user": "etl", "topics": ["acc"], "contract": {"perBroker": {"produce": "80M"}}}
@@ -165,10 +163,10 @@ def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_and_the_condi
     assert stage.store.read([etl])[etl].values == {QuotaKey.PRODUCER_BYTE_RATE: "80000000"}
     assert stage.condition(policy, "MetricsFresh") == ("False", "PrometheusUnreachable")
     assert stage.condition(policy, "Throttling") == ("False", "ReleasedUnmeasured")
-    told = message(stage, policy)
-    assert numbers(told) >= {1, 2, 3, 600}
-    assert told.count("ingress") == 3
-    golden(told)
+    text = message(stage, policy)
+    assert numbers(text) >= {1, 2, 3, 600}
+    assert text.count("ingress") == 3
+    golden(text)
     assert stage.event_reasons().count("ReleasedUnmeasured") == 1
 
 
@@ -177,14 +175,14 @@ def message(stage: Stage, policy: ObjectRef) -> str:
     return str(next(entry["message"] for entry in conditions if entry["type"] == "Throttling"))
 
 
-def test_a_problem_that_hides_no_limit_is_told_and_the_load_is_known(stage: Stage, policy: ObjectRef) -> None:
+def test_a_problem_that_hides_no_limit_is_reported_and_the_load_is_known(stage: Stage, policy: ObjectRef) -> None:
     read(stage, broker_1=20, problems=(ReadingProblem(Reason.METRICS_AMBIGUOUS, "A series does not tell its broker.", 2),))
     stage.run()
     assert stage.condition(policy, "MetricsFresh") == ("True", "MetricsAmbiguous")
 
 
 def test_unmetered_clients_do_not_make_the_load_of_nics_unknown(stage: Stage, policy: ObjectRef) -> None:
-    read(stage, broker_1=20, problems=(ReadingProblem(Reason.CLIENTS_NOT_METERED, "No broker told the rate of any user."),))
+    read(stage, broker_1=20, problems=(ReadingProblem(Reason.CLIENTS_NOT_METERED, "No broker reported the rate of any user."),))
     stage.run()
     assert stage.condition(policy, "MetricsFresh") == ("True", "MetricsFresh")
 

@@ -1,4 +1,4 @@
-"""Conditions and Events say the same as the numbers: what is not in sync has its reason, and only what warns is a warning."""
+"""Conditions and Events agree with the numbers: a quota that is not in sync has its reason, and only a warning is a Warning."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def condition(stage: Stage, ref: object, kind: str = "Ready") -> dict[str, Any]:
     return next(entry for entry in stage.kubernetes.get(ref)["status"]["conditions"] if entry["type"] == kind)
 
 
-def test_a_tier_at_its_contract_says_at_which_rate_and_on_how_many_leaders(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_tier_at_its_contract_names_its_rate_and_the_number_of_leaders(stage: Stage, golden: Callable[[str], None]) -> None:
     stage.policy()
     tier = stage.tier()
     stage.run()
@@ -28,7 +28,7 @@ def test_a_tier_at_its_contract_says_at_which_rate_and_on_how_many_leaders(stage
     golden(ready["message"])
 
 
-def test_a_ready_policy_whose_quotas_still_step_says_so_and_counts_them(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_ready_policy_whose_quotas_still_step_counts_them(stage: Stage, golden: Callable[[str], None]) -> None:
     policy = stage.policy()
     stage.tier()
     stage.store.put(ALICE, {PRODUCE: "80000000"})

@@ -1,4 +1,4 @@
-"""A policy's thread goes on whatever a pass raises, and passes when brokers or leaders move, without being told twice."""
+"""A policy's thread goes on whatever a pass raises, and passes when brokers or leaders move, without a second event."""
 
 import threading
 from collections.abc import Iterator
@@ -122,7 +122,7 @@ def test_leaders_are_not_asked_for_where_no_broker_came_or_went(loop: ControlLoo
     assert not passes.looked.is_set()
 
 
-def test_a_loop_that_is_told_to_stop_closes_its_connection_and_is_not_missed(stage: Stage, loop: ControlLoop, passes: Passes) -> None:
+def test_a_loop_that_has_to_stop_closes_its_connection_and_is_not_missed(stage: Stage, loop: ControlLoop, passes: Passes) -> None:
     loop.start()
     passed(passes, 1)
     loop.ask_to_stop()

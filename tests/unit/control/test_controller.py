@@ -1,4 +1,4 @@
-"""One policy from resources to znodes and status, level-triggered, on in-memory twins."""
+"""One policy from resources to znodes and status, level-triggered, on in-memory doubles."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tidegate.errors import NotFound, Unreachable
 from tidegate.kube.api import ObjectRef
 
 
-def test_a_contract_stands_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
+def test_a_contract_is_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
     policy, tier = stage.policy(), stage.tier()
     stage.run()
     assert stage.produce() == "10000000"
@@ -30,7 +30,7 @@ def test_a_pass_that_changes_nothing_writes_nothing_anywhere(stage: Stage) -> No
     assert (stage.store.transactions, stage.kubernetes.get(policy), stage.kubernetes.get(tier), len(stage.kubernetes.events)) == before
 
 
-def test_a_restarted_operator_that_finds_all_well_says_nothing(stage: Stage) -> None:
+def test_a_restarted_operator_that_finds_all_well_reports_nothing(stage: Stage) -> None:
     stage.policy(), stage.tier()
     stage.run()
     before = (stage.store.transactions, len(stage.kubernetes.events))
@@ -50,7 +50,7 @@ def test_quotas_follow_the_leaders_when_a_broker_dies(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("which", ["zookeeper", "brokers"])
-def test_an_input_that_is_away_holds_every_quota_and_says_so(stage: Stage, which: str) -> None:
+def test_an_input_that_is_away_holds_every_quota_with_a_reason(stage: Stage, which: str) -> None:
     policy, tier = stage.policy(), stage.tier()
     stage.run()
     stage.kubernetes.delete(tier)
@@ -131,14 +131,14 @@ def test_observe_writes_nothing_to_kafka_and_takes_no_finalizer(stage: Stage) ->
 
 
 @pytest.mark.parametrize("value", ["true", "", "yes", "True"])
-def test_paused_freezes_everything_and_says_so(stage: Stage, value: str) -> None:
+def test_paused_freezes_everything_and_is_reported(stage: Stage, value: str) -> None:
     policy = stage.policy(annotations={"tidegate.io/paused": value})
     stage.tier()
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
 
 
-def test_suspend_pauses_like_the_annotation_and_ready_says_which_of_them_it_is(stage: Stage) -> None:
+def test_suspend_pauses_like_the_annotation_and_ready_names_which_of_them_it_is(stage: Stage) -> None:
     policy = stage.policy(suspend=True)
     stage.tier()
     stage.run()
@@ -217,7 +217,7 @@ def test_the_younger_of_two_policies_on_one_cluster_changes_nothing(stage: Stage
 
 
 @pytest.mark.parametrize("spec", [{"kafka": {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}}, {"mode": "Maybe"}])
-def test_a_policy_that_cannot_be_acted_on_says_so_and_changes_nothing(stage: Stage, spec: dict[str, Any]) -> None:
+def test_a_policy_that_cannot_be_acted_on_is_reported_and_changes_nothing(stage: Stage, spec: dict[str, Any]) -> None:
     policy, tier = stage.policy(**spec), stage.tier()
     stage.run()
     assert (stage.produce(), stage.condition(policy), stage.condition(tier)) == (None, ("False", "InvalidSpec"), ("False", "InvalidSpec"))

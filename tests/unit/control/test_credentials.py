@@ -1,4 +1,4 @@
-"""What `tls` and `authentication` become with their Secrets, and what is refused with a sentence that names the Secret and its key."""
+"""Settings from `tls`, `authentication` and their Secrets, and refusals that name the Secret and its key."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
 from tidegate.resources.policy import KafkaCluster
 
 # as Strimzi makes them for a KafkaUser with a password, one with a certificate, and a cluster's authority
-PASSWORD_USER = {"password": b"tide\xc3\xa4\n", "sasl.jaas.config": b"org.apache.kafka...;"}
+PASSWORD_USER = {"password": b"ebb\xc3\xa4\n", "sasl.jaas.config": b"org.apache.kafka...;"}
 TLS_USER = {"ca.crt": b"of clients", "user.crt": b"certificate", "user.key": b"key", "user.p12": b"\x00", "user.password": b"x"}
 CLUSTER_CA = {"ca.crt": b"authority", "ca.p12": b"\x00", "ca.password": b"x"}
 SECRETS = Secrets("streaming", {"orders": PASSWORD_USER, "orders-tls": TLS_USER, "kafka-cluster-ca-cert": CLUSTER_CA})
@@ -41,7 +41,7 @@ def content(path: str | None) -> bytes:
     return Path(str(path)).read_bytes()
 
 
-def test_without_both_nobody_logs_in_and_nothing_is_encrypted(tmp_path: Path) -> None:
+def test_without_both_there_is_no_login_and_nothing_is_encrypted(tmp_path: Path) -> None:
     zookeeper, brokers = zookeeper_connection(spec(), Secrets(), tmp_path), brokers_connection(spec(), Secrets(), tmp_path)
     assert (zookeeper.connect, zookeeper.sasl, zookeeper.tls) == ("zk-1:2181,zk-2:2181/kafka", None, None)
     assert (brokers.bootstrap_servers, brokers.sasl, brokers.tls) == (("kafka-1:9092", "kafka-2:9092"), None, None)
@@ -50,14 +50,14 @@ def test_without_both_nobody_logs_in_and_nothing_is_encrypted(tmp_path: Path) ->
 
 def test_zookeeper_logs_in_by_digest_whose_password_may_end_in_the_newline_of_an_editor(tmp_path: Path) -> None:
     login = zookeeper_connection(spec({"authentication": by("digest")}), SECRETS, tmp_path).sasl
-    assert login == SaslLogin(SaslMechanism.DIGEST_MD5, "orders", "tideä")
+    assert login == SaslLogin(SaslMechanism.DIGEST_MD5, "orders", "ebbä")
 
 
 @pytest.mark.parametrize("kind", ["scram-sha-512", "scram-sha-256", "plain"])
 def test_brokers_are_logged_in_to_by_the_mechanism_of_the_type(tmp_path: Path, kind: str) -> None:
     login = brokers_connection(spec(authentication=by(kind)), SECRETS, tmp_path).sasl
     assert login is not None
-    assert (login.mechanism.value, login.username, login.password) == (kind.upper(), "orders", "tideä")
+    assert (login.mechanism.value, login.username, login.password) == (kind.upper(), "orders", "ebbä")
 
 
 def test_the_secrets_of_a_strimzi_user_with_a_certificate_fit_unchanged(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_pattern_that_nothing_matches_is_refused(tmp_path: Path) -> None:
         brokers_connection(spec(tls=trusted), SECRETS, tmp_path)
 
 
-def test_certificates_are_files_that_nobody_else_can_read(tmp_path: Path) -> None:
+def test_certificates_are_files_that_no_other_user_can_read(tmp_path: Path) -> None:
     declared = spec({"tls": TRUSTED, "authentication": {"type": "tls", "certificateAndKey": CERTIFICATE}})
     files = zookeeper_connection(declared, SECRETS, tmp_path).tls
     assert files is not None

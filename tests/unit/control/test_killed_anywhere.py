@@ -22,8 +22,8 @@ BEFORE = {"version": 1, "config": {"SCRAM-SHA-256": SCRAM, "producer_byte_rate":
 LATER_PASSES = 2
 
 
-class Estate:
-    """What outlives processes: a Kafka tree, a Kubernetes, and a policy in force with the tiers gold (alice) and silver (carol)."""
+class Systems:
+    """The systems around processes: a Kafka tree, a Kubernetes, and a policy with the tiers gold (alice) and silver (carol)."""
 
     def __init__(self, deletion_policy: str = "Restore") -> None:
         self.kubernetes = InMemoryKubernetes()
@@ -37,7 +37,7 @@ class Estate:
         self.refs: list[ObjectRef] = [self.policy, self.gold, self.silver]
 
     def process(self, fate: Fate) -> None:
-        """A new process: nothing remembered."""
+        """Start a new process, with nothing remembered."""
         self.stage.store = ZooKeeperQuotaStore(Mortal(self.memory.tree, fate))
         self.stage.kubernetes = Mortal(self.kubernetes, fate)
         self.stage.restart()
@@ -58,48 +58,48 @@ class Estate:
         return found.get("status"), found["metadata"].get("finalizers")
 
 
-def _first(_: Estate) -> None:
+def _first(_: Systems) -> None:
     """Nothing was applied yet."""
 
 
-def _raise(estate: Estate) -> None:
-    _settle(estate)
-    estate.kubernetes.edit(estate.gold, lambda raw: _contract(raw, "30M"))
+def _raise(systems: Systems) -> None:
+    _settle(systems)
+    systems.kubernetes.edit(systems.gold, lambda raw: _contract(raw, "30M"))
 
 
-def _lower(estate: Estate) -> None:
-    _settle(estate)
-    estate.kubernetes.edit(estate.gold, lambda raw: _contract(raw, "1M"))
+def _lower(systems: Systems) -> None:
+    _settle(systems)
+    systems.kubernetes.edit(systems.gold, lambda raw: _contract(raw, "1M"))
 
 
 def _contract(raw: dict[str, Any], rate: str) -> None:
     raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = rate
 
 
-def _one_tier_goes_and_one_comes(estate: Estate) -> None:
-    _settle(estate)
-    estate.kubernetes.delete(estate.gold)
-    estate.refs.append(estate.stage.tier("bronze", user="bob", rate="3M"))
+def _one_tier_goes_and_one_comes(systems: Systems) -> None:
+    _settle(systems)
+    systems.kubernetes.delete(systems.gold)
+    systems.refs.append(systems.stage.tier("bronze", user="bob", rate="3M"))
 
 
-def _leaders_move(estate: Estate) -> None:
-    _settle(estate)
-    estate.stage.leaders.leaders, estate.stage.leaders.brokers = {"acc": {1: 2, 2: 1}}, frozenset({1, 2})
+def _leaders_move(systems: Systems) -> None:
+    _settle(systems)
+    systems.stage.leaders.leaders, systems.stage.leaders.brokers = {"acc": {1: 2, 2: 1}}, frozenset({1, 2})
 
 
-def _the_policy_goes(estate: Estate) -> None:
-    _settle(estate)
-    estate.kubernetes.delete(estate.policy)
+def _the_policy_goes(systems: Systems) -> None:
+    _settle(systems)
+    systems.kubernetes.delete(systems.policy)
 
 
-def _settle(estate: Estate) -> None:
-    estate.stage.run()
-    estate.stage.now += 60
-    estate.stage.run()
-    estate.stage.now += 60
+def _settle(systems: Systems) -> None:
+    systems.stage.run()
+    systems.stage.now += 60
+    systems.stage.run()
+    systems.stage.now += 60
 
 
-Scenario = tuple[str, Callable[[Estate], None]]
+Scenario = tuple[str, Callable[[Systems], None]]
 SCENARIOS: dict[str, Scenario] = {
     "first": ("Restore", _first),
     "raise": ("Restore", _raise),
@@ -113,19 +113,19 @@ SCENARIOS: dict[str, Scenario] = {
 
 def _end(scenario: Scenario, fate: Fate) -> tuple[dict[str, Any], bool]:
     """The world after a pass under this fate, and some more of a new process; and whether the first one died."""
-    estate = Estate(scenario[0])
-    scenario[1](estate)
-    estate.process(fate)
+    systems = Systems(scenario[0])
+    scenario[1](systems)
+    systems.process(fate)
     died = False
     try:
-        estate.stage.run()
+        systems.stage.run()
     except Killed:
         died = True
-    estate.process(Fate())
+    systems.process(Fate())
     for _ in range(LATER_PASSES):
-        estate.stage.run()
-        estate.stage.now += 40
-    return estate.world(), died
+        systems.stage.run()
+        systems.stage.now += 40
+    return systems.world(), died
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -45,7 +45,7 @@ def test_a_secret_that_cannot_be_read_for_now_is_not_called_missing(stage: Stage
     zookeeper = {"connect": "zk:2181", "authentication": login}
     policy = stage.policy(kafka={"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": zookeeper})
     stage.tier()
-    stage.kubernetes.put_secret("streaming", "login", {"password": b"tide"})
+    stage.kubernetes.put_secret("streaming", "login", {"password": b"ebb"})
     outage = Outage(stage, "read_secret")
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "KubernetesUnreachable"))

@@ -1,4 +1,4 @@
-"""Which policies this replica works for: those that exist and whose Lease it holds, from the first tick to an orderly end."""
+"""A replica runs the policies that exist and whose Lease it holds, from the first tick to an orderly end."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -178,7 +178,7 @@ def test_nothing_is_started_before_the_policies_were_listed_in_full(stage: Stage
     eventually(lambda: _tick(replica) or stage.produce() == "10000000", "the quota")
 
 
-def test_an_override_without_its_policy_says_so(stage: Stage, start: Start) -> None:
+def test_an_override_without_its_policy_is_reported(stage: Stage, start: Start) -> None:
     spec = {"policyRef": {"name": "orders"}, "target": {"user": "alice"}, "action": "Exempt"}
     spec |= {"expiresAt": "2026-01-30T00:00:00Z", "reason": "agreed"}
     made = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": "calm", "namespace": "streaming"}, "spec": spec})
@@ -192,7 +192,7 @@ def test_an_override_without_its_policy_says_so(stage: Stage, start: Start) -> N
     assert stage.kubernetes.get(override)["status"]["state"] == "Pending"
 
 
-def test_a_tier_without_its_policy_says_so_and_becomes_ready_when_it_appears(stage: Stage, start: Start) -> None:
+def test_a_tier_without_its_policy_is_reported_and_becomes_ready_when_it_appears(stage: Stage, start: Start) -> None:
     tier = stage.tier()
     replica = start()
     eventually(lambda: stage.cache.snapshot(BUSINESS_TIERS), "the tier to be seen")
@@ -278,7 +278,7 @@ def test_a_thread_of_the_manager_that_is_stuck_is_missed(stage: Stage, start: St
 
 
 def _tick(replica: Replica) -> None:
-    """Have the manager look now instead of within a second."""
+    """Have the manager tick now instead of within a second."""
     replica.manager.wake()
 
 

@@ -1,4 +1,4 @@
-"""Metering in the operator: a default-user quota in ZooKeeper with its ledger record, and what people are told where there is none."""
+"""Metering in the operator: a default-user quota in ZooKeeper with its ledger record, and the reports where there is none."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def idle_nics(stage: Stage) -> None:
     stage.readings = Readings(stage.now, 15.0, nics)
 
 
-def test_brokers_are_made_to_meter_every_user_and_the_ledger_knows(stage: Stage) -> None:
+def test_brokers_are_made_to_meter_every_user_and_the_ledger_has_it(stage: Stage) -> None:
     policy = stage.policy(defaults=METERED)
     stage.tier()
     stage.run()
@@ -38,7 +38,7 @@ def test_a_policy_that_does_not_ask_writes_none(stage: Stage) -> None:
     assert default_user(stage) == {}
 
 
-def test_it_goes_when_nobody_asks_for_it_any_more(stage: Stage) -> None:
+def test_it_goes_when_no_policy_asks_for_it_any_more(stage: Stage) -> None:
     policy = stage.policy(defaults=METERED)
     stage.tier()
     stage.run()
@@ -58,7 +58,7 @@ def test_it_goes_with_the_policy(stage: Stage) -> None:
     assert not stage.store.ledger_entities()
 
 
-def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_say_so(stage: Stage) -> None:
+def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_report_it(stage: Stage) -> None:
     policy = stage.policy(metrics=PROMETHEUS, defaults=METERED)
     stage.tier()
     stage.store.put(APP, {PRODUCE: "1048576"})
@@ -81,7 +81,7 @@ def test_one_that_comes_later_takes_the_metering_away(stage: Stage) -> None:
     assert default_user(stage) == {}
 
 
-def test_a_limit_of_somebody_else_for_the_default_user_stays(stage: Stage) -> None:
+def test_a_limit_of_another_owner_for_the_default_user_stays(stage: Stage) -> None:
     policy = stage.policy(defaults=METERED)
     stage.tier()
     stage.store.put(DEFAULT_USER, {FETCH: "50000000"})

@@ -1,4 +1,4 @@
-"""Readings come beside the passes: nobody waits for one, and settings and Secrets that change are taken up."""
+"""Readings come beside the passes: no pass waits for one, and changed settings and Secrets are used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ URL = "http://prometheus:9090"
 
 
 class World:
-    """A Kubernetes with Secrets, and readers that note what they are asked; `error` is raised instead of an answer."""
+    """A Kubernetes with Secrets, and readers that note their calls; `error` is raised instead of an answer."""
 
     def __init__(self) -> None:
         self.kubernetes = InMemoryKubernetes()
@@ -96,7 +96,7 @@ def restless(**more: Any) -> MetricsSource:
     return spec(**more).model_copy(update={"scrape_interval_seconds": 0})
 
 
-def test_nobody_waits_for_the_first_reading(world: World) -> None:
+def test_no_pass_waits_for_the_first_reading(world: World) -> None:
     world.gate.clear()
     assert world.watch.latest(spec(), {1}) is None
     assert world.watch.latest(spec(), {1}) is None
@@ -168,7 +168,7 @@ def test_whatever_a_reader_raises_is_a_problem_of_that_reading_only(world: World
 
 
 def test_a_secret_that_lacks_its_key_is_named_and_nothing_is_asked(world: World) -> None:
-    world.kubernetes.put_secret("streaming", "login", {"password": b"tide"})
+    world.kubernetes.put_secret("streaming", "login", {"password": b"ebb"})
     (problem,) = world.reading(spec(authentication=bearer("login"))).problems
     assert problem.reason is Reason.SECRET_UNREADABLE
     assert "Secret streaming/login has no key token" in problem.message
@@ -191,7 +191,7 @@ def test_what_is_declared_reaches_the_reader(world: World) -> None:
     trusted = {"trustedCertificates": ({"secretName": "authority", "pattern": "*.crt"},)}
     login = {
         "type": "basic",
-        "username": "tide",
+        "username": "ebb",
         "passwordSecret": {"secretName": "login", "password": "password"},
         "certificateAndKey": {"secretName": "login", "certificate": "user.crt", "key": "user.key"},
     }
@@ -203,11 +203,11 @@ def test_what_is_declared_reaches_the_reader(world: World) -> None:
     assert (settings.server.url, settings.queries.egress, settings.queries.ingress) == ("https://prometheus:9090", "sent", None)
     assert (settings.brokers, settings.matchers) == (BrokerInstances({"10.0.0.1:9100": 1}), {"cluster": "a"})
     assert (settings.scrape_interval_seconds, settings.stale_after_seconds) == (30, 90)
-    assert settings.server.login == BasicLogin("tide", "gate")
+    assert settings.server.login == BasicLogin("ebb", "gate")
     assert settings.server.tls == TlsTexts(b"-----BEGIN", b"certificate", b"key")
 
 
-def test_brokers_are_told_by_a_label_or_by_what_goes_with_the_preset(world: World) -> None:
+def test_brokers_are_identified_by_a_label_or_by_the_preset(world: World) -> None:
     world.reading(spec(brokerIdentity={"label": "kafka_broker"}))
     world.reading(spec(), 2)
     assert [settings.brokers for settings in world.opened] == [BrokerLabel("kafka_broker"), None]

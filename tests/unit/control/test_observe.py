@@ -1,4 +1,4 @@
-"""What a pass must know of a cluster before it may write: whose leaders these are, and whether quotas mean anything there."""
+"""Checks of a cluster before a pass may write: whose leaders these are, and whether brokers obey quotas."""
 
 from collections.abc import Callable
 
@@ -21,16 +21,16 @@ def test_leaders_of_one_cluster_never_scale_quotas_of_another(stage: Stage) -> N
     stage.run()
     assert stage.produce() is None
     assert stage.condition(policy) == ("False", "WrongCluster")
-    told = message(stage, policy, "Ready")
-    assert "cluster-of-the-brokers" in told
-    assert "memory-cluster" in told
-    assert "bootstrapServers" in told
+    text = message(stage, policy, "Ready")
+    assert "cluster-of-the-brokers" in text
+    assert "memory-cluster" in text
+    assert "bootstrapServers" in text
     stage.leaders.cluster_id = "memory-cluster"
     stage.run()
     assert stage.produce() == "10000000"
 
 
-def test_brokers_that_do_not_tell_their_cluster_are_not_suspected(stage: Stage) -> None:
+def test_brokers_that_do_not_report_their_cluster_are_not_suspected(stage: Stage) -> None:
     stage.policy(), stage.tier()
     stage.leaders.cluster_id = None
     stage.run()
@@ -47,7 +47,7 @@ def test_what_is_ours_is_given_back_whatever_the_brokers_are(stage: Stage) -> No
     assert stage.produce() is None
 
 
-def test_a_quota_plugin_is_told_once_its_brokers_have_stayed_for_a_while(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(stage: Stage, golden: Callable[[str], None]) -> None:
     policy = stage.policy()
     stage.tier()
     stage.leaders.plugins = {2: "io.example.Quotas"}
@@ -58,11 +58,11 @@ def test_a_quota_plugin_is_told_once_its_brokers_have_stayed_for_a_while(stage: 
     stage.now += 15
     stage.run()
     assert stage.condition(policy, "QuotasInSync") == ("False", "QuotasIgnored")
-    told = message(stage, policy, "Ready")
-    assert "io.example.Quotas" in told
-    assert numbers(told) >= {2}
+    text = message(stage, policy, "Ready")
+    assert "io.example.Quotas" in text
+    assert numbers(text) >= {2}
     assert stage.event_reasons().count("QuotasIgnored") == 1
-    golden(told)
+    golden(text)
 
 
 def test_brokers_are_asked_for_their_plugin_seldom(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

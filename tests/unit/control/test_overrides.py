@@ -1,4 +1,4 @@
-"""An override from the resource to the quota and back: it takes effect, says so, ends by itself, and harms nobody when it is wrong."""
+"""An override from the resource to the quota and back: it takes effect, is reported, ends by itself, and is harmless when it is wrong."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -26,7 +26,7 @@ def seconds(moment: str) -> float:
 
 @pytest.fixture
 def stage() -> Stage:
-    """A policy and a tier that promises alice 10 MB/s a partition, each broker leading one."""
+    """A policy and a tier with a contract of 10 MB/s a partition for alice, each broker leading one."""
     stage = Stage(now=seconds("2026-11-21T12:00:10Z"))
     stage.policy()
     stage.tier()
@@ -38,8 +38,8 @@ def stage() -> Stage:
 def put(stage: Stage, name: str = "backfill", *, made: str = MADE, **spec: Any) -> ObjectRef:
     target = {part: spec.pop(part) for part in ("user", "clientId", "level") if part in spec} or {"user": "alice"}
     action = "SetRates" if "rates" in spec else "Exempt"
-    said = {"policyRef": {"name": "orders"}, "target": target, "action": action, "expiresAt": ENDS, "reason": "agreed", **spec}
-    raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": name, "namespace": "streaming"}, "spec": said})
+    fields = {"policyRef": {"name": "orders"}, "target": target, "action": action, "expiresAt": ENDS, "reason": "agreed", **spec}
+    raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": name, "namespace": "streaming"}, "spec": fields})
     ref = ObjectRef.of(QUOTA_OVERRIDES, raw)
     stage.kubernetes.edit(ref, lambda obj: obj["metadata"].update(creationTimestamp=made))
     return ref
@@ -61,7 +61,7 @@ def settled(stage: Stage) -> None:
     stage.run()
 
 
-def test_it_takes_effect_and_says_for_whom_since_when_and_until_when(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_it_takes_effect_and_reports_for_whom_since_when_and_until_when(stage: Stage, golden: Callable[[str], None]) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
     assert stage.produce() == "20000000"
@@ -79,7 +79,7 @@ def test_it_takes_effect_and_says_for_whom_since_when_and_until_when(stage: Stag
     golden(message(stage, ref))
 
 
-def test_the_tier_says_which_override_its_member_has(stage: Stage) -> None:
+def test_the_tier_names_which_override_its_member_has(stage: Stage) -> None:
     put(stage, **TWENTY)
     stage.run()
     (tier,) = stage.kubernetes.list_all(BUSINESS_TIERS)
@@ -90,14 +90,14 @@ def test_the_tier_says_which_override_its_member_has(stage: Stage) -> None:
     assert "override" not in tier["status"]["members"][0]
 
 
-def test_a_second_pass_writes_nothing_and_says_nothing(stage: Stage) -> None:
+def test_a_second_pass_writes_and_reports_nothing(stage: Stage) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
-    version, told = stage.kubernetes.get(ref)["metadata"]["resourceVersion"], len(stage.event_reasons())
+    version, count = stage.kubernetes.get(ref)["metadata"]["resourceVersion"], len(stage.event_reasons())
     stage.now += 60
     stage.run()
     assert stage.kubernetes.get(ref)["metadata"]["resourceVersion"] == version
-    assert len(stage.event_reasons()) == told
+    assert len(stage.event_reasons()) == count
 
 
 def test_it_ends_by_itself_and_the_contract_is_back(stage: Stage) -> None:
@@ -114,13 +114,13 @@ def test_it_ends_by_itself_and_the_contract_is_back(stage: Stage) -> None:
     assert stage.event_reasons().count("OverrideExpired") == 1
 
 
-def test_beginning_and_end_are_told_once_each_and_warn_of_nothing(stage: Stage) -> None:
+def test_beginning_and_end_have_one_event_each_and_no_warning(stage: Stage) -> None:
     put(stage, **TWENTY)
     stage.run()
     stage.now = seconds(ENDS)
     settled(stage)
-    told = [(event.reason, event.type) for event in stage.kubernetes.events if event.regarding.kind == QUOTA_OVERRIDES]
-    assert told == [("Overridden", "Normal"), ("OverrideExpired", "Normal")]
+    events = [(event.reason, event.type) for event in stage.kubernetes.events if event.regarding.kind == QUOTA_OVERRIDES]
+    assert events == [("Overridden", "Normal"), ("OverrideExpired", "Normal")]
 
 
 @pytest.mark.parametrize(("before_end", "due"), [(0.25, 0.25), (1800.0, None)])
@@ -153,7 +153,7 @@ def test_a_restarted_operator_keeps_since_when_it_is_in_force(stage: Stage) -> N
     assert stage.produce() == "20000000"
 
 
-def test_one_that_nobody_answers_to_changes_nothing_and_takes_effect_when_its_member_appears(stage: Stage) -> None:
+def test_one_without_a_member_changes_nothing_and_takes_effect_when_its_member_appears(stage: Stage) -> None:
     ref = put(stage, **{**TWENTY, "user": "bob"})
     stage.run()
     assert stage.condition(ref) == ("False", "NoSuchMember")
@@ -163,7 +163,7 @@ def test_one_that_nobody_answers_to_changes_nothing_and_takes_effect_when_its_me
     assert stage.condition(ref) == ("True", "Overridden")
 
 
-def test_one_whose_policy_does_not_read_says_so(stage: Stage) -> None:
+def test_one_whose_policy_cannot_be_read_has_that_reason(stage: Stage) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
     policy = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, stage.world.policies()["streaming/orders"])
@@ -181,7 +181,7 @@ def test_one_whose_policy_does_not_read_says_so(stage: Stage) -> None:
         ({"expiresAt": "soon"}, ("spec.expiresAt", "soon")),
     ],
 )
-def test_a_broken_one_changes_nothing_says_why_and_holds_nobody_up(stage: Stage, wrong: dict[str, Any], named: tuple[str, ...]) -> None:
+def test_a_broken_one_changes_nothing_and_holds_no_other_up(stage: Stage, wrong: dict[str, Any], named: tuple[str, ...]) -> None:
     broken, sound = put(stage, **{**TWENTY, **wrong}), put(stage, "later", rates={"perPartition": {"produce": "15M"}})
     stage.run()
     assert stage.condition(broken) == ("False", "InvalidSpec")
@@ -201,7 +201,7 @@ def test_one_that_lasts_too_long_reads_like_this(stage: Stage, golden: Callable[
     golden(message(stage, ref))
 
 
-def test_the_one_that_loses_says_to_which_and_takes_over_when_that_ends(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_the_one_that_loses_names_the_other_and_takes_over_when_that_ends(stage: Stage, golden: Callable[[str], None]) -> None:
     level = put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}, expiresAt="2026-11-25T00:00:00Z")
     single = put(stage, "single", **TWENTY)
     stage.run()
@@ -214,7 +214,7 @@ def test_the_one_that_loses_says_to_which_and_takes_over_when_that_ends(stage: S
     assert (stage.condition(single)[1], stage.condition(level), stage.produce()) == ("OverrideExpired", ("True", "Overridden"), "15000000")
 
 
-def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_says_so(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_names_it(stage: Stage, golden: Callable[[str], None]) -> None:
     stage.tier("silver", user="bob")
     level, _ = put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}), put(stage, "single", **TWENTY)
     stage.run()
@@ -238,7 +238,7 @@ def test_in_a_pause_it_is_not_known_to_be_in_force_and_its_end_waits(stage: Stag
     golden(message(stage, ref))
 
 
-def test_a_level_that_fits_some_members_only_says_whom_it_does_not_fit(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_level_that_fits_some_members_only_names_whom_it_does_not_fit(stage: Stage, golden: Callable[[str], None]) -> None:
     member = {"name": "bob", "user": "bob", "contract": {"total": {"produce": "9M"}}}
     spec = {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]}
     stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "silver", "namespace": "streaming"}, "spec": spec})
@@ -252,7 +252,7 @@ def test_a_level_that_fits_some_members_only_says_whom_it_does_not_fit(stage: St
     golden(message(stage, ref))
 
 
-def test_lowering_by_an_override_goes_in_safe_steps_and_says_so(stage: Stage) -> None:
+def test_lowering_by_an_override_goes_in_safe_steps_that_are_reported(stage: Stage) -> None:
     stage.now += 60
     ref = put(stage, rates={"perPartition": {"produce": "1M"}})
     stage.run()
@@ -270,15 +270,15 @@ def test_overrides_that_could_not_be_listed_hold_every_quota(stage: Stage, golde
         relist(stage.cache, stage.kubernetes, kind)
     stage.run(relisted=False)
     policy = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, stage.world.policies()["streaming/orders"])
-    told = stage.kubernetes.get(policy)["status"]["conditions"][0]
-    assert told["reason"] == "ListIncomplete"
-    assert "QuotaOverrides" in told["message"]
+    ready = stage.kubernetes.get(policy)["status"]["conditions"][0]
+    assert ready["reason"] == "ListIncomplete"
+    assert "QuotaOverrides" in ready["message"]
     assert (stage.produce(), status(stage, ref)["state"]) == ("20000000", "Active")
     assert stage.condition(ref) == ("Unknown", "ListIncomplete")
-    golden(told["message"])
+    golden(ready["message"])
 
 
-def test_in_mode_observe_nothing_is_written_and_that_is_said(stage: Stage) -> None:
+def test_in_mode_observe_nothing_is_written_and_that_is_reported(stage: Stage) -> None:
     del stage
     watching = Stage(now=seconds("2026-11-21T12:00:10Z"))
     watching.policy(mode="Observe")

@@ -1,4 +1,4 @@
-"""What is said of a tier stays said: neither an outage nor a hand in the status may leave something else standing."""
+"""The status of a tier is kept right: neither an outage nor another writer of the status leaves something else in it."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_report_that_could_not_be_delivered_is_delivered_by_the_next_pass(stag
     assert stage.condition(policy) == ("True", "InSync")
 
 
-def test_a_status_that_somebody_changed_is_put_right_although_the_report_is_the_same(stage: Stage) -> None:
+def test_a_status_that_another_writer_changed_is_put_right_although_the_report_is_the_same(stage: Stage) -> None:
     stage.policy()
     tier = stage.tier()
     for _ in range(3):
@@ -43,12 +43,12 @@ def test_a_status_that_somebody_changed_is_put_right_although_the_report_is_the_
     assert stage.kubernetes.get(tier)["status"]["members"][0]["quota"]["produce"] == 10_000_000
 
 
-def test_a_repair_is_told_although_the_report_is_the_same(stage: Stage) -> None:
+def test_a_repair_has_an_event_although_the_report_is_the_same(stage: Stage) -> None:
     stage.policy()
     stage.tier()
     for _ in range(3):
         stage.run()
-    told = len(stage.event_reasons())
+    count = len(stage.event_reasons())
     stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "5000000"})
     stage.run()
-    assert stage.event_reasons()[told:] == [Reason.REPAIRED.value]
+    assert stage.event_reasons()[count:] == [Reason.REPAIRED.value]

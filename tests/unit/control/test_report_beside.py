@@ -1,4 +1,4 @@
-"""A quota does not wait for Kubernetes to take the report of the pass before, and what is said late is still said right."""
+"""A quota does not wait for Kubernetes to take the report of the pass before, and a late report is still right."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObj
 
 
 class Slow:
-    """A call of Kubernetes that waits at a gate; `entered` tells that one is waiting, `open` lets all through."""
+    """A call of Kubernetes that waits at a gate; `entered` = one is waiting, `open` lets all through."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
@@ -43,7 +43,7 @@ def stage() -> Iterator[Stage]:
 def finish(stage: Stage) -> None:
     """Let every report go out."""
     for controller in stage.controllers.values():
-        controller._desk.catch_up()
+        controller._reports.catch_up()
 
 
 def gold(stage: Stage) -> JsonObject:
@@ -55,12 +55,12 @@ def contract(stage: Stage, rate: str) -> None:
     stage.kubernetes.edit(ref, lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce=rate))
 
 
-def told(stage: Stage) -> int:
-    """The produce quota that the status tells."""
+def reported_quota(stage: Stage) -> int:
+    """The produce quota in the status."""
     return int(gold(stage)["status"]["members"][0]["quota"]["produce"])
 
 
-def test_changes_are_written_while_a_report_is_under_way_and_all_are_told_at_the_end(stage: Stage) -> None:
+def test_changes_are_written_while_a_report_is_under_way_and_all_are_reported_at_the_end(stage: Stage) -> None:
     stage.kubernetes.patch_status = slow = Slow(stage.kubernetes.patch_status)
     before = len(stage.kubernetes.events)
     for rate in (20, 30, 40):
@@ -68,16 +68,16 @@ def test_changes_are_written_while_a_report_is_under_way_and_all_are_told_at_the
         stage.run()
         assert stage.produce() == f"{rate}000000"
         assert slow.entered.wait(10.0)
-    assert told(stage) == 10_000_000
+    assert reported_quota(stage) == 10_000_000
     slow.open()
     finish(stage)
-    assert told(stage) == 40_000_000
+    assert reported_quota(stage) == 40_000_000
     assert gold(stage)["status"]["observedGeneration"] == gold(stage)["metadata"]["generation"]
     changes = [event.note for event in stage.kubernetes.events[before:] if event.reason == Reason.CONTRACT_CHANGED.value]
-    assert [message.partition(" ")[0] for message in changes] == ["1", "2"], changes  # the second report tells of two writes
+    assert [message.partition(" ")[0] for message in changes] == ["1", "2"], changes  # the second report has two writes
 
 
-def test_a_trouble_that_is_seen_again_before_it_was_told_is_told_once(stage: Stage) -> None:
+def test_a_trouble_that_is_seen_again_before_its_report_is_reported_once(stage: Stage) -> None:
     stage.store.put_raw(ALICE, b"not json")
     stage.kubernetes.patch_status = slow = Slow(stage.kubernetes.patch_status)
     before = len(stage.event_reasons())
@@ -89,7 +89,7 @@ def test_a_trouble_that_is_seen_again_before_it_was_told_is_told_once(stage: Sta
     assert stage.event_reasons()[before:].count(Reason.FOREIGN_CONTENT.value) == 2  # of the tier, and of the policy
 
 
-def test_a_bug_in_a_report_is_said_and_the_next_report_goes_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_report_is_reported_and_the_next_report_goes_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     contract(stage, "20M")
     with monkeypatch.context() as patched:
         patched.setattr(stage.world.reporter, "passed", Slow(lambda: None))  # takes no report: a TypeError
@@ -100,7 +100,7 @@ def test_a_bug_in_a_report_is_said_and_the_next_report_goes_out(stage: Stage, mo
     assert stage.condition(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)) == ("False", Reason.INTERNAL_ERROR.value)
     stage.run()
     finish(stage)
-    assert told(stage) == 20_000_000
+    assert reported_quota(stage) == 20_000_000
     assert stage.condition(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)) == ("True", "InSync")
 
 

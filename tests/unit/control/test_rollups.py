@@ -1,4 +1,4 @@
-"""Usage rollups beside the passes: Jobs made one at a time, results read or refused with a reason, told once, and nobody waits for them."""
+"""Usage rollups beside the passes: Jobs one at a time, results read or refused with a reason, and no pass waits for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import Stage
 from tidegate.control.report.conditions import UNSEEN_AFTER_SECONDS, Truth, Verdict, rollups_current
-from tidegate.control.rollups import RollupAround, RollupLook, RollupProgress, RollupWatch
+from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode
@@ -36,7 +36,7 @@ OFFER = RollupOffer(image="tidegate:test", service_account="rollup")
 
 
 class Desk:
-    """A Kubernetes with one policy that asks for rollups, and who looks after them."""
+    """A Kubernetes with one policy that asks for rollups, and the looks at them."""
 
     def __init__(self, **rollup: Any) -> None:
         self.kubernetes = InMemoryKubernetes()
@@ -70,9 +70,9 @@ class Desk:
         valid_ms = round((NOW + valid_hours * HOUR) * 1000)
         self.write(encode(RollupResult(uid or self.ref.uid, round(NOW * 1000), valid_ms, (window,), usage, empty)))
 
-    def verdict(self, sight: RollupProgress, *, later_seconds: float = 0.0) -> Verdict:
-        (said,) = rollups_current(sight, wanted=True, previous={}, now_seconds=self.now + later_seconds)
-        return said
+    def verdict(self, progress: RollupProgress, *, later_seconds: float = 0.0) -> Verdict:
+        (verdict,) = rollups_current(progress, wanted=True, previous={}, now_seconds=self.now + later_seconds)
+        return verdict
 
 
 @pytest.fixture
@@ -92,19 +92,19 @@ def test_gaps_are_filled_oldest_first_and_one_at_a_time(desk: Desk) -> None:
 
 def test_what_jobs_wrote_down_is_not_computed_again(desk: Desk) -> None:
     desk.write_result(published_hours=3)
-    sight = desk.look()
-    assert (desk.jobs(), desk.verdict(sight).reason) == ([], Reason.ROLLUPS_PUBLISHED)
+    progress = desk.look()
+    assert (desk.jobs(), desk.verdict(progress).reason) == ([], Reason.ROLLUPS_PUBLISHED)
 
 
-def test_hours_of_which_prometheus_has_nothing_are_told_and_no_failure(desk: Desk, golden: Callable[[str], None]) -> None:
+def test_hours_without_samples_in_prometheus_are_reported_and_no_failure(desk: Desk, golden: Callable[[str], None]) -> None:
     desk.write_result(published_hours=2, empty_hours=1)
-    said = desk.verdict(desk.look())
-    assert (desk.jobs(), said.status, said.reason) == ([], Truth.TRUE, Reason.ROLLUPS_PUBLISHED)
-    assert numbers(said.message) == {1.0}
-    golden(said.message)
+    verdict = desk.verdict(desk.look())
+    assert (desk.jobs(), verdict.status, verdict.reason) == ([], Truth.TRUE, Reason.ROLLUPS_PUBLISHED)
+    assert numbers(verdict.message) == {1.0}
+    golden(verdict.message)
 
 
-def test_who_may_not_write_makes_no_job(desk: Desk) -> None:
+def test_a_replica_that_may_not_write_makes_no_job(desk: Desk) -> None:
     desk.may_write = False
     desk.look()
     assert desk.jobs() == []
@@ -121,16 +121,16 @@ def test_a_job_that_another_replica_made_first_is_no_trouble(desk: Desk) -> None
     assert len(desk.jobs()) == 1
 
 
-def test_a_failed_window_is_told_with_its_cause_and_the_next_goes_on(desk: Desk, golden: Callable[[str], None]) -> None:
+def test_a_failed_window_is_reported_with_its_cause_and_the_next_goes_on(desk: Desk, golden: Callable[[str], None]) -> None:
     desk.look()
     desk.finish("orders-rollup-202611220400-60m", "Failed")
     desk.now += 120
-    said = desk.verdict(desk.look())
-    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUP_FAILED)
+    verdict = desk.verdict(desk.look())
+    assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.ROLLUP_FAILED)
     for named in ("2026-11-22T04:00:00Z", "2026-11-22T05:00:00Z", "Test: it ended", "orders-rollup-202611220400-60m"):
-        assert named in said.message
+        assert named in verdict.message
     assert "orders-rollup-202611220500-60m" in desk.jobs()
-    golden(said.message)
+    golden(verdict.message)
 
 
 def test_a_failure_of_an_older_spec_is_deleted_and_tried_again(desk: Desk) -> None:
@@ -147,70 +147,70 @@ def test_a_job_of_a_policy_that_had_the_name_before_counts_for_nothing(desk: Des
     assert desk.look().due.active is None  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("text", "says"), [("", "no JSON"), ("[1]", "schemaVersion")])
-def test_a_result_that_does_not_read_is_not_used_and_told(desk: Desk, text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "cause"), [("", "no JSON"), ("[1]", "schemaVersion")])
+def test_a_result_that_cannot_be_read_is_reported_and_not_used(desk: Desk, text: str, cause: str) -> None:
     desk.write(text)
-    said = desk.verdict(desk.look())
-    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUP_RESULT_UNUSABLE)
-    assert says in said.message
+    verdict = desk.verdict(desk.look())
+    assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.ROLLUP_RESULT_UNUSABLE)
+    assert cause in verdict.message
 
 
 def test_the_result_of_another_policy_is_not_used(desk: Desk) -> None:
     desk.write_result(published_hours=3, uid="another")
-    sight = desk.look()
-    assert (sight.usage, desk.verdict(sight).reason) == (None, Reason.ROLLUP_RESULT_UNUSABLE)
+    progress = desk.look()
+    assert (progress.usage, desk.verdict(progress).reason) == (None, Reason.ROLLUP_RESULT_UNUSABLE)
 
 
-def test_figures_count_until_their_end_and_then_are_told_to_be_stale(desk: Desk) -> None:
+def test_figures_count_until_their_end_and_then_are_reported_as_stale(desk: Desk) -> None:
     desk.write_result(published_hours=3, valid_hours=0.5)
     assert desk.look().usage is not None
     desk.now += 0.6 * HOUR
-    sight = desk.look()
-    assert (sight.usage, desk.verdict(sight).reason) == (None, Reason.ROLLUP_RESULT_STALE)
+    progress = desk.look()
+    assert (progress.usage, desk.verdict(progress).reason) == (None, Reason.ROLLUP_RESULT_STALE)
 
 
 def test_a_kubernetes_that_is_away_leaves_the_last_figures_in_force(desk: Desk) -> None:
     desk.write_result(published_hours=3)
     desk.look()
-    desk.kubernetes.fail_with(Unreachable(Reason.KUBERNETES_UNREACHABLE, "nobody answers"))
-    sight = desk.looker.look({"metadata": {"name": "orders", "namespace": "streaming", "uid": desk.ref.uid}}, desk.spec)
-    assert sight.usage is not None
-    assert (desk.verdict(sight).status, desk.verdict(sight).reason) == (Truth.UNKNOWN, Reason.KUBERNETES_UNREACHABLE)
+    desk.kubernetes.fail_with(Unreachable(Reason.KUBERNETES_UNREACHABLE, "no answer"))
+    progress = desk.looker.look({"metadata": {"name": "orders", "namespace": "streaming", "uid": desk.ref.uid}}, desk.spec)
+    assert progress.usage is not None
+    assert (desk.verdict(progress).status, desk.verdict(progress).reason) == (Truth.UNKNOWN, Reason.KUBERNETES_UNREACHABLE)
 
 
-def test_a_job_that_kubernetes_refuses_is_told_in_its_words(desk: Desk) -> None:
+def test_a_job_that_kubernetes_refuses_is_reported_with_its_message(desk: Desk) -> None:
     refused = Unauthorized("Tidegate could not create Job: quota exceeded")
 
     def refuse(*_: object) -> JsonObject:
         raise refused
 
     desk.kubernetes.create_job = refuse  # type: ignore[method-assign]
-    said = desk.verdict(desk.look())
-    assert (said.status, said.reason, said.message) == (Truth.FALSE, Reason.NOT_AUTHORIZED, refused.message)
+    verdict = desk.verdict(desk.look())
+    assert (verdict.status, verdict.reason, verdict.message) == (Truth.FALSE, Reason.NOT_AUTHORIZED, refused.message)
     assert desk.counts == ["refused"]
 
 
 def test_a_look_that_does_not_end_becomes_unknown_and_not_current(desk: Desk) -> None:
     desk.write_result(published_hours=3)
-    said = desk.verdict(desk.look(), later_seconds=UNSEEN_AFTER_SECONDS + 1)
-    assert (said.status, said.reason) == (Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN)
+    verdict = desk.verdict(desk.look(), later_seconds=UNSEEN_AFTER_SECONDS + 1)
+    assert (verdict.status, verdict.reason) == (Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN)
 
 
 def test_windows_that_wait_are_counted(desk: Desk, golden: Callable[[str], None]) -> None:
-    said = desk.verdict(desk.look())
-    assert (said.status, said.reason) == (Truth.FALSE, Reason.ROLLUPS_BEHIND)
-    assert numbers(said.message) == {3}
-    golden(said.message)
+    verdict = desk.verdict(desk.look())
+    assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.ROLLUPS_BEHIND)
+    assert numbers(verdict.message) == {3}
+    golden(verdict.message)
 
 
-def test_a_policy_that_wants_none_any_more_is_told_so_once_and_others_never() -> None:
-    stood = {"conditions": [{"type": "RollupsCurrent", "status": "True"}]}
-    (said,) = rollups_current(None, wanted=False, previous=stood, now_seconds=0.0)
-    assert said.reason is Reason.ROLLUPS_NOT_WANTED
+def test_a_policy_that_wants_none_any_more_has_the_condition_once_and_others_never() -> None:
+    previous = {"conditions": [{"type": "RollupsCurrent", "status": "True"}]}
+    (verdict,) = rollups_current(None, wanted=False, previous=previous, now_seconds=0.0)
+    assert verdict.reason is Reason.ROLLUPS_NOT_WANTED
     assert rollups_current(None, wanted=False, previous={}, now_seconds=0.0) == ()
 
 
-def test_nobody_waits_for_a_look_that_hangs(desk: Desk) -> None:
+def test_no_pass_waits_for_a_look_that_hangs(desk: Desk) -> None:
     let_go = threading.Event()
 
     class Hanging(RollupLook):
@@ -219,7 +219,7 @@ def test_nobody_waits_for_a_look_that_hangs(desk: Desk) -> None:
             return RollupProgress(0.0)
 
     hanging = Hanging(desk.kubernetes, OFFER, may_write=lambda: True, wall=lambda: NOW)
-    watch = RollupWatch("streaming/orders", RollupAround(lambda: hanging, lambda: None, lambda: NOW))
+    watch = RollupWatch("streaming/orders", RollupDependencies(lambda: hanging, lambda: None, lambda: NOW))
     assert watch.latest(desk.kubernetes.get(desk.ref), desk.spec) is None
     let_go.set()
     watch.close()
@@ -227,15 +227,15 @@ def test_nobody_waits_for_a_look_that_hangs(desk: Desk) -> None:
 
 def test_a_watch_wakes_its_policy_when_something_new_is_seen_and_not_else(desk: Desk) -> None:
     wakes: list[float] = []
-    around = RollupAround(lambda: desk.looker, lambda: wakes.append(desk.now), lambda: desk.now, every_seconds=0.01)
-    watch = RollupWatch("streaming/orders", around)
+    dependencies = RollupDependencies(lambda: desk.looker, lambda: wakes.append(desk.now), lambda: desk.now, every_seconds=0.01)
+    watch = RollupWatch("streaming/orders", dependencies)
     policy = desk.kubernetes.get(desk.ref)
     wait_until(lambda: (seen := watch.latest(policy, desk.spec)) and seen.due and seen.due.active, "the Job to be seen", timeout_seconds=20)
     watch.close()
     assert 1 <= len(wakes) <= 2
 
 
-def test_a_policys_own_loop_has_its_jobs_made_and_tells_how_they_get_on() -> None:
+def test_a_policys_own_loop_has_its_jobs_made_and_reports_them() -> None:
     stage = Stage(now=NOW)
     stage.world = replace(stage.world, settings=Settings(identity="", rollups=OFFER))
     ref = stage.policy(created="2026-11-22T04:00:00Z", metrics=METRICS, rollup=ROLLUP)
@@ -267,16 +267,16 @@ def jobs_of(stage: Stage) -> list[JsonObject]:
     return found
 
 
-def test_transitions_are_events_and_nothing_is_told_twice() -> None:
+def test_transitions_are_events_and_none_comes_twice() -> None:
     stage = Stage(now=NOW)
     stage.policy(metrics=METRICS, rollup=ROLLUP)
     stage.run()
     broken = Due(missing=(Window(0, 300_000),), failed=(WindowJob("job", Window(0, 300_000), JobState.FAILED, message="OutOfMemory"),))
     for found in (Due(), Due(), broken, broken, Due(published_until_ms=300_000)):
-        stage.controllers["streaming/orders"]._rollups = Sighted(RollupProgress(stage.now, due=found))  # type: ignore[assignment]
+        stage.controllers["streaming/orders"]._rollups = FixedProgress(RollupProgress(stage.now, due=found))  # type: ignore[assignment]
         stage.run()
-    told = [(event.type, event.reason) for event in stage.kubernetes.events if event.reason.startswith("Rollup")]
-    assert told == [
+    events = [(event.type, event.reason) for event in stage.kubernetes.events if event.reason.startswith("Rollup")]
+    assert events == [
         ("Warning", "RollupsNotOffered"),
         ("Normal", "RollupsPublished"),
         ("Warning", "RollupFailed"),
@@ -284,7 +284,7 @@ def test_transitions_are_events_and_nothing_is_told_twice() -> None:
     ]
 
 
-def test_without_an_image_nothing_is_asked_and_the_condition_says_what_to_do() -> None:
+def test_without_an_image_nothing_is_asked_and_the_condition_names_what_to_do() -> None:
     stage = Stage(now=NOW)
     ref = stage.policy(metrics=METRICS, rollup=ROLLUP)
     stage.run()
@@ -292,7 +292,7 @@ def test_without_an_image_nothing_is_asked_and_the_condition_says_what_to_do() -
     assert stage.condition(ref) == ("True", "InSync")
 
 
-def test_applied_recommendations_become_quotas_and_stand_in_the_tiers_status() -> None:
+def test_applied_recommendations_become_quotas_and_are_in_the_tiers_status() -> None:
     stage = Stage(now=NOW)
     ref = stage.policy(metrics=METRICS, rollup={**ROLLUP, "recommend": {"apply": "WithinPercent", "maxChangePercent": 20}})
     tier = stage.tier(rate="10M")
@@ -300,7 +300,7 @@ def test_applied_recommendations_become_quotas_and_stand_in_the_tiers_status() -
     assert stage.produce() == "10000000"
     usage = Usage(7, NOW, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(60e6, 20e6, 3, 1.0, 0.0)})
     controller = stage.controllers["streaming/orders"]
-    controller._rollups = Sighted(RollupProgress(NOW, usage=usage))  # type: ignore[assignment]  # the real one has a thread
+    controller._rollups = FixedProgress(RollupProgress(NOW, usage=usage))  # type: ignore[assignment]  # the real one has a thread
     stage.run()
     (member,) = stage.kubernetes.get(tier)["status"]["members"]
     assert stage.produce() == "12000000"
@@ -309,14 +309,14 @@ def test_applied_recommendations_become_quotas_and_stand_in_the_tiers_status() -
     assert stage.kubernetes.get(ref)["spec"]["rollup"]["recommend"]["maxChangePercent"] == 20
 
 
-class Sighted:
-    """A RollupWatch that saw what a test says."""
+class FixedProgress:
+    """A RollupWatch with the progress of the test."""
 
-    def __init__(self, sight: RollupProgress) -> None:
-        self.sight = sight
+    def __init__(self, progress: RollupProgress) -> None:
+        self.progress = progress
 
     def latest(self, *_: object) -> RollupProgress:
-        return self.sight
+        return self.progress
 
     def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""A loop that is dead or stuck is named; one that rests or has ended is not."""
+"""A loop that is dead or stuck is named; one that waits or has ended is not."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What wakes a loop is never lost, bursts become one pass, and nothing delays brokers or the end."""
+"""A cause that wakes a loop is never lost, bursts become one pass, and nothing delays brokers or the end."""
 
 import threading
 from collections.abc import Callable
@@ -37,13 +37,13 @@ def test_a_time_that_is_over_already_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("cause", [Cause.OBJECTS, Cause.BROKERS])
-def test_what_happened_while_nobody_waited_is_found_once(cause: Cause) -> None:
+def test_a_cause_before_the_wait_is_found_once(cause: Cause) -> None:
     wakeup = Wakeup(quiet_seconds=0.0)
     wakeup.poke(cause)
     assert (wakeup.wait(LONG_SECONDS), wakeup.wait(0.0)) == ({cause}, {Cause.TIMER})
 
 
-def test_a_poke_wakes_who_waits() -> None:
+def test_a_poke_wakes_the_waiting_loop() -> None:
     wakeup = Wakeup(quiet_seconds=0.0)
     waiter = Waiter(wakeup)
     wakeup.poke(Cause.BROKERS)

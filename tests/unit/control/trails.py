@@ -1,4 +1,4 @@
-"""An audit trail in memory, with the estate whose throttle it tells of."""
+"""An audit trail in memory, with the simulated cluster whose throttle it records."""
 
 import json
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ NOTHING = Applied()
 
 @dataclass
 class Shelf:
-    """A sink that a test looks at."""
+    """A sink that keeps lines for the test."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
 
@@ -30,7 +30,7 @@ class Shelf:
         self.lines += [json.loads(line) for line in text.splitlines()]
 
     def close(self) -> None:
-        """What it has stays to be looked at."""
+        """Nothing to close: the lines stay for the test."""
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line["kind"] == kind]
@@ -38,7 +38,7 @@ class Shelf:
 
 @dataclass
 class Trail:
-    """A trail with its shelf, and the estate whose rounds it notes."""
+    """A trail with its sink, and the simulated cluster whose rounds it notes."""
 
     played: SimulatedCluster
     shelf: Shelf = field(default_factory=Shelf)
@@ -64,7 +64,7 @@ class Trail:
 
 
 def calm_trail() -> Trail:
-    """One broker with a limit of 50 MB/s; etl (L3, 60 MB/s promised) and pay (L0) send nothing yet."""
+    """One broker with a limit of 50 MB/s; etl (L3, contract of 60 MB/s) and pay (L0) send nothing yet."""
     return Trail(estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200))
 
 

@@ -1,4 +1,4 @@
-"""What every test of the Kubernetes adapter stands on: an API server in memory, and a clock turned by hand."""
+"""Fixtures of the tests of the Kubernetes adapter: an API server in memory, and a clock that a test sets."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the cache believes when watch and list disagree."""
+"""The content of the cache when watch and list disagree."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_the_age_of_a_list_counts_from_when_it_was_asked_for(watched: Watched) -
     assert watched.cache.list_age_seconds(BUSINESS_TIERS) == 7
 
 
-def test_a_list_drops_what_it_does_not_name_even_when_no_watch_said_so(watched: Watched) -> None:
+def test_a_list_drops_what_it_does_not_name_even_without_a_watch_event(watched: Watched) -> None:
     watched.put(tier("ghost"))
     watched.list(tier("a"))
     assert watched.names() == ["a"]
 
 
-def test_what_the_watch_told_during_a_list_wins_over_the_list(watched: Watched) -> None:
+def test_a_watch_event_during_a_list_wins_over_the_list(watched: Watched) -> None:
     watched.list(tier("changed"), tier("deleted"))
     start = watched.cache.begin_list(BUSINESS_TIERS)
     watched.put(tier("changed", "9", spec={"level": "L3"}))
@@ -104,7 +104,7 @@ def test_a_watch_that_lags_behind_our_write_brings_no_older_spec_back(watched: W
     assert ([obj["spec"]["level"] for obj in watched.cache.snapshot(BUSINESS_TIERS)], watched.wakes) == (["L2"], wakes)
 
 
-def test_whoever_remembers_an_object_is_told_when_it_is_gone_by_watch_or_by_list(watched: Watched) -> None:
+def test_an_object_that_is_gone_by_watch_or_by_list_is_forgotten(watched: Watched) -> None:
     watched.list(tier("a"), tier("b"), tier("c"))
     watched.cache.remove(BUSINESS_TIERS, "uid-a")
     watched.list(tier("c"))
@@ -128,7 +128,7 @@ def test_only_what_a_decision_could_depend_on_wakes(watched: Watched, after: Jso
     assert watched.wakes == wakes
 
 
-def test_a_finalizer_wakes_nobody_and_is_known(watched: Watched) -> None:
+def test_a_finalizer_does_not_wake_and_is_cached(watched: Watched) -> None:
     watched.list(tier("a"))
     watched.wakes = 0
     marked = tier("a", "2")
@@ -138,7 +138,7 @@ def test_a_finalizer_wakes_nobody_and_is_known(watched: Watched) -> None:
     assert watched.cache.snapshot(BUSINESS_TIERS)[0]["metadata"]["finalizers"] == ["tidegate.io/restore"]
 
 
-def test_a_list_that_says_the_same_wakes_nobody(watched: Watched) -> None:
+def test_a_list_without_a_change_does_not_wake(watched: Watched) -> None:
     watched.list(tier("a"))
     watched.wakes = 0
     watched.list(tier("a", "5"))

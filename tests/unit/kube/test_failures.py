@@ -1,4 +1,4 @@
-"""A failed request becomes the error that says whether it can have happened, and what to do."""
+"""A failed request becomes an error with whether it can have happened, and what to do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refused(status: int) -> ApiException:
         (504, errors.Unreachable, errors.OutcomeUnknown),
     ],
 )
-def test_a_refusal_says_what_became_of_the_request(
+def test_a_refusal_names_the_outcome_of_the_request(
     status: int, on_read: type[errors.TidegateError], on_write: type[errors.TidegateError]
 ) -> None:
     for is_write, kind in ((False, on_read), (True, on_write)):

@@ -1,4 +1,4 @@
-"""How a rollup Job looks: a name that always fits, a Pod that a restricted namespace lets in, failures that are told apart."""
+"""The manifest of a rollup Job: a name that always fits, a Pod that a restricted namespace admits, failures by exit code."""
 
 from datetime import UTC, datetime
 
@@ -19,7 +19,7 @@ def test_a_job_is_named_after_its_policy_and_window(policy: str, expected: str) 
     assert job_name(policy, START_MS, START_MS + HOUR_MS) == expected
 
 
-def test_names_that_would_be_too_long_or_no_label_are_told_apart_by_a_digest() -> None:
+def test_names_that_would_be_too_long_or_no_label_differ_by_a_digest() -> None:
     policies = ("p" * 63, "p" * 62 + "q", "orders.eu", "orders-eu", "p" * 23 + "-" + "x" * 39)
     names = {job_name(policy, START_MS, START_MS + HOUR_MS) for policy in policies}
     assert len(names) == len(policies)
@@ -45,7 +45,7 @@ def test_the_job_ends_by_itself_whatever_happens() -> None:
     assert spec["ttlSecondsAfterFinished"] > 0
 
 
-def test_the_command_names_policy_and_window_and_the_pod_knows_itself() -> None:
+def test_the_command_names_policy_and_window_and_the_pod_has_its_own_fields() -> None:
     (container,) = rollup_job("streaming", START_MS)["spec"]["template"]["spec"]["containers"]
     assert container["args"] == [
         "rollup",

@@ -62,7 +62,7 @@ def test_the_remote_clock_does_not_matter(kubernetes: InMemoryKubernetes, clock:
     assert not replica(kubernetes, clock, "b").attend()
 
 
-def test_a_lost_holder_knows_it_when_it_wakes_up(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_a_lost_holder_may_not_write_when_it_wakes_up(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
     first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
     first.attend()
     second.attend()

@@ -1,4 +1,4 @@
-"""The in-memory twin keeps the same promise as the real client."""
+"""The in-memory double passes the contract tests of the real client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Jobs write down is added to, never lost to another Job, and what is nobody's is written over."""
+"""Jobs add to the result, lose none of another Job's, and write over one that is not theirs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_empty_time_adds_up_too() -> None:
     assert (result.published, result.empty) == ((), (Window(0, 200),))
 
 
-def test_who_was_slower_reads_again_and_adds() -> None:
+def test_the_slower_writer_reads_again_and_adds() -> None:
     class Raced(InMemoryKubernetes):
         raced = False
 
@@ -62,17 +62,17 @@ def test_who_was_slower_reads_again_and_adds() -> None:
     assert record(kubernetes, 0).published == (Window(0, 100), Window(500, 600))
 
 
-def test_who_is_always_slower_says_so() -> None:
+def test_a_writer_that_is_always_slower_raises_conflict() -> None:
     class Refusing(InMemoryKubernetes):
         def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
-            raise Conflict("somebody was faster")
+            raise Conflict("another was faster")
 
     with pytest.raises(Conflict):
         record(Refusing(), 0)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schemaVersion":99}'])
-def test_what_does_not_read_is_said_to_and_written_over(text: str) -> None:
+def test_an_unreadable_result_is_reported_and_written_over(text: str) -> None:
     kubernetes = InMemoryKubernetes()
     kubernetes.write_config_map("streaming", {"metadata": {"name": "orders-rollup"}, "data": {"result.json": text}})
     assert read_result(kubernetes, OURS)[1]

@@ -63,12 +63,12 @@ def test_the_same_status_is_not_sent_twice_while_the_cache_lags(kubernetes: InMe
     assert first.object["status"]["conditions"][0]["lastTransitionTime"] == NOON
 
 
-def test_a_status_somebody_changed_meanwhile_is_merged_not_overwritten(kubernetes: InMemoryKubernetes, tier: JsonObject) -> None:
+def test_a_status_changed_meanwhile_is_merged_not_overwritten(kubernetes: InMemoryKubernetes, tier: JsonObject) -> None:
     ref = ObjectRef.of(BUSINESS_TIERS, tier)
     theirs = {**condition(kind="Audited"), "lastTransitionTime": NOON}
     kubernetes.patch_status(ref, {"conditions": [theirs]}, resource_version=tier["metadata"]["resourceVersion"])
     StatusWriter(kubernetes).write(BUSINESS_TIERS, tier, {"conditions": [condition()]})
-    assert [said["type"] for said in kubernetes.get(ref)["status"]["conditions"]] == ["Audited", "Ready"]
+    assert [entry["type"] for entry in kubernetes.get(ref)["status"]["conditions"]] == ["Audited", "Ready"]
 
 
 def test_an_object_that_is_gone_needs_no_status(kubernetes: InMemoryKubernetes, tier: JsonObject) -> None:

@@ -1,4 +1,4 @@
-"""How Tidegate shows itself to the API server."""
+"""The identity that Tidegate sends to the API server."""
 
 import json
 from pathlib import Path

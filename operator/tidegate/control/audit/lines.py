@@ -1,6 +1,6 @@
 """Reads an audit trail back: a file that only grows, perhaps inside a log, perhaps torn by a crash or a full disk.
 
-What does not read is counted and named, never an error: the lines around it are as good as before. What lines mean is `audit_words.py`'s.
+A line that cannot be read is counted and named, never an error: the lines around it are as good as before.
 """
 
 import json
@@ -41,7 +41,7 @@ class Wanted:
         return named and (not self.kinds or line.get("kind") in self.kinds)
 
     def _takes_subject(self, line: AuditLine) -> bool:
-        """A round is about everybody whom it moved or left alone."""
+        """Whether the line concerns the entity and level asked for; a round concerns all that it moved or left alone."""
         if self.entity is None and self.level is None:
             return True
         return any(self._is_meant(*subject) for subject in _subjects(line))
@@ -52,7 +52,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class AuditLines:
-    """What was read. `others` are lines of a log that are none of ours; `unreadable` the numbers of audit lines that are torn.
+    """Lines of a trail. `others` are lines of a log that are none of ours; `unreadable` the numbers of audit lines that are torn.
 
     `is_torn` = the last line has no end: it is still being written, or the process died in it.
     """
@@ -90,7 +90,7 @@ def lines_in(file: Path) -> Sequence[AuditLine]:
 
 
 def _line(text: str) -> AuditLine | None:
-    """The line, or None where it is none of ours or does not read."""
+    """The line, or None where it is none of ours or cannot be read."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -105,12 +105,12 @@ def _line(text: str) -> AuditLine | None:
 
 
 def seconds_of(line: AuditLine) -> float:
-    """When it was written, in seconds since the epoch. Raises KeyError, TypeError or ValueError where it does not say."""
+    """When it was written, in seconds since the epoch. Raises KeyError, TypeError or ValueError for a line without a time."""
     return datetime.fromisoformat(line["t"]).timestamp()
 
 
 def _subjects(line: AuditLine) -> Iterator[tuple[str, str | None]]:
-    """Whom the line is about, with the level where it says so."""
+    """The entities of the line, with the level where it has one."""
     if "entity" in line:
         yield str(line["entity"]), line.get("level")
     for part in (*line.get("actions", ()), *line.get("notDone", ()), *line.get("entities", ())):

@@ -1,7 +1,7 @@
-"""Where audit lines go: appended to a file or to standard output, by a thread of its own, so that no quota waits for words or a disk.
+"""Appends audit lines to a file or to standard output, in a thread of its own, so that no quota waits for a disk.
 
-A sink that fails fails no pass: what could not be written is lost, counted, and said once, and the next lines are tried again. What a line
-says is decided elsewhere.
+A sink that fails fails no pass: lines that could not be written are lost and counted, a warning is
+logged once, and the next lines are tried again. `trail.py` composes the lines.
 """
 
 import os
@@ -19,12 +19,12 @@ from tidegate.settings import STANDARD_STREAM
 
 log = structlog.get_logger(__name__)
 
-_WAITING = 100  # passes; each keeps all that it decided in memory until it is told
+_WAITING = 100  # passes; each keeps its whole decision in memory until its lines are composed
 _CLOSE_SECONDS = 5.0
 _MODE = 0o640
 
 Count = Callable[[str, int], None]  # ("written" or "lost", how many lines)
-Compose = Callable[[], list[str]]  # puts lines into words; must not raise
+Compose = Callable[[], list[str]]  # formats the lines; must not raise
 
 
 class Sink(Protocol):
@@ -111,7 +111,7 @@ class AuditQueue:
             self._hand.start()
 
     def put(self, compose: Compose) -> None:
-        """What does not fit any more, because the sink stands still, is lost; how many lines it was, nobody knows, so it counts as one."""
+        """Queue one pass. With a full queue, because the sink hangs, it is lost and counts as one line: how many it has is not known."""
         if self._hand is None:
             self._deliver(compose())
             return

@@ -1,7 +1,8 @@
-"""The audit trail: append-only JSON lines of what was decided, on which readings, what was written, and what it did.
+"""The audit trail: append-only JSON lines of decisions, the readings behind them, writes and their effects.
 
-Called after each pass, which it neither fails nor holds up: what it cannot write is counted and said in the log. `audit_story.py` says what
-is worth a line, `audit_record.py` what a line holds, `audit_sink.py` where it goes; `tidegate audit` reads it.
+Called after each pass, which it neither fails nor delays: lines that cannot be written are counted
+and logged. The lines come first in this module, then when each is due (`PolicyTrail`). `sink.py`
+writes them; `tidegate audit` shows them. docs/operations.md explains every field.
 """
 
 import json
@@ -27,13 +28,9 @@ from tidegate.control.reconcile import Applied
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH
 from tidegate.metrics import Telemetry
 
-# The lines of the audit trail as plain data, one function a kind: what was decided, what was
-# written, what it did, what is held.
+# --- the lines as plain data, one function a kind -------------------------------------------------
 #
-# Rates are in bytes per second, times are UTC. Nothing that comes from a Secret is within reach of
-# what a line is made of. When a line is
-# due is decided in `audit_story.py`; docs/operations.md explains every field to people.
-
+# Rates are in bytes per second, times are UTC. No value of a Secret is in what a line is made of.
 
 Line = dict[str, object]
 
@@ -44,7 +41,7 @@ KEY_OF = {direction: key for key, direction in DIRECTION_OF.items()}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose line it is: the policy (namespace/name), the Kafka cluster's id (None = it did not answer), and when."""
+    """The subject of a line: the policy (namespace/name), the Kafka cluster's id (None = it did not answer), and the time."""
 
     policy_key: str
     cluster_id: str | None
@@ -54,16 +51,16 @@ class Place:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_at", utc(self.at_seconds))
 
-    def line(self, kind: str, **told: object) -> Line:
+    def line(self, kind: str, **fields: object) -> Line:
         line: Line = {"event": EVENT, "kind": kind, "t": self._at, "policy": self.policy_key, "cluster": self.cluster_id}
-        for name, value in told.items():
+        for name, value in fields.items():
             line[name] = tidy(value)
         return line
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a write: `applied`, `refused`, `unknown`, or `wouldWrite` in mode Observe; and why, where there is a reason."""
+    """The outcome of a write (`applied`, `refused`, `unknown`, or `wouldWrite` in mode Observe), and its reason if there is one."""
 
     outcome: str
     reason: Reason | None = None
@@ -72,7 +69,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """For whom a write is: its member's report (None for Kafka's defaults and what is given back), and what the throttle says of it."""
+    """The member of a write (None for Kafka's defaults and quotas given back), and the throttle's steps of it."""
 
     report: MemberReport | None
     steps: Mapping[Direction, ThrottleStep]
@@ -98,26 +95,26 @@ def tidy(value: object) -> object:
 
 
 def round_id(record: Round) -> str:
-    """Unique within a policy, although an operator that starts anew counts its rounds from one again."""
+    """An id that is unique within a policy, although a restarted operator counts its rounds from one again."""
     return f"{record.direction.value}-{int(record.at_seconds)}-{record.number}"
 
 
 def round_line(place: Place, record: Round) -> Line:
     """The observation record of one direction."""
-    told = as_mapping(record)
-    del told["t"]
+    fields = as_mapping(record)
+    del fields["t"]
     times = {
         name: None if at is None else utc(at)
         for name, at in (("nextCut", record.next_cut_at_seconds), ("nextRaise", record.next_raise_at_seconds))
     }
     here = replace(place, at_seconds=record.at_seconds)
-    return here.line("round", id=round_id(record), **{**told, "actions": _actions(record, told["actions"]), **times})
+    return here.line("round", id=round_id(record), **{**fields, "actions": _actions(record, fields["actions"]), **times})
 
 
-def _actions(record: Round, told: object) -> list[Line]:
-    """The actions as they are told, and how long those have to wait that come too soon after the last lowering of the same rate."""
+def _actions(record: Round, recorded: object) -> list[Line]:
+    """The recorded actions, with the wait of those that come too soon after the last lowering of the same rate."""
     steps = [step for step in record.steps if step.kind is not StepKind.HOLD]
-    actions: list[Line] = told if isinstance(told, list) else []
+    actions: list[Line] = recorded if isinstance(recorded, list) else []
     return [
         action | ({} if step.due_in_seconds is None else {"waits_s": step.due_in_seconds})
         for step, action in zip(steps, actions, strict=True)
@@ -148,39 +145,36 @@ def _change(write: QuotaWrite, key: QuotaKey | None, owner: Owner) -> Line:
 
 
 def amount(text: str | None) -> int | str | None:
-    """A whole number as one; anything else as it stands in Kafka; None = no quota."""
+    """A whole number as an integer; anything else as Kafka has it; None = no quota."""
     number = number_of(text)
     return int(number) if number is not None and number == number.to_integral_value() else text
 
 
 def hold_line(place: Place, hold: Hold, *, begins: bool) -> Line:
-    """An input went missing, or somebody paused the policy; or it is over."""
-    told: Line = {"state": "begins" if begins else "ends", "reason": hold.reason.value, "since": utc(hold.since_seconds)}
-    return place.line("hold", **told, **({"message": hold.message} if begins else {"seconds": place.at_seconds - hold.since_seconds}))
+    """A hold begins or ends: an input is missing, or the policy is paused."""
+    fields: Line = {"state": "begins" if begins else "ends", "reason": hold.reason.value, "since": utc(hold.since_seconds)}
+    return place.line("hold", **fields, **({"message": hold.message} if begins else {"seconds": place.at_seconds - hold.since_seconds}))
 
 
 def override_line(place: Place, override: Override, entities: Sequence[Entity], *, begins: bool) -> Line:
     """A person's override begins or ceases to apply to these entities. `why` is what the person wrote."""
-    told: Line = {"state": "begins" if begins else "ends", "override": override.key, "target": override.target}
-    told |= {"exempt": override.exempt, "until": utc(override.expires_at_seconds), "why": override.reason}
-    return place.line("override", **told, entities=[str(entity) for entity in entities])
+    fields: Line = {"state": "begins" if begins else "ends", "override": override.key, "target": override.target}
+    fields |= {"exempt": override.exempt, "until": utc(override.expires_at_seconds), "why": override.reason}
+    return place.line("override", **fields, entities=[str(entity) for entity in entities])
 
 
-# What a round of cuts or raises did: NICs, rates and mutes before it, and two rhythms of a
-# throttled client after it.
+# --- the effect of a round: NICs, rates and mutes before it, and two quota windows after it --------
 #
-# The observed mute is the highest throttle time that Kafka told of in between, in any reading: a
-# mean over up to a minute, so one long mute
-# among short ones shows less, and an earlier one may still be in it. What nobody measured is None,
-# never zero.
+# The observed mute is the highest throttle time that Kafka reported in between, in any reading. It
+# is a mean over up to a minute, so one long mute among short ones shows less, and an earlier one may
+# still be in it. A value that was not measured is None, never zero.
 
-
-_PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would tell of something else
+_PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would show other effects
 
 
 @dataclass(slots=True)
 class PendingEffect:
-    """One round whose effect is not told yet. `written` has the last write of each of its rates, `mutes` the longest seen, in s.
+    """One round whose effect has no line yet. `written` has the last write of each of its rates, `mutes` the longest seen, in s.
 
     `superseded` are those that a later round changed again, so that what is seen is not this round's effect alone.
     """
@@ -200,18 +194,18 @@ class PendingEffect:
         return self.record.at_seconds + 2 * (window_seconds + 1)
 
     def watch(self, readings: Readings) -> None:
-        """Take note of the throttle times that Kafka tells."""
+        """Take note of the throttle times that Kafka reports."""
         for (entity, _, direction), rate in readings.clients.items():
             key = (entity, direction)
             if key in self.written and rate.throttle_milliseconds is not None and rate.at_seconds > self.record.at_seconds:
                 self.mutes[key] = max(self.mutes.get(key, 0.0), rate.throttle_milliseconds / 1000)
 
     def is_due(self, readings: Readings | None, now_seconds: float) -> bool:
-        told = readings is not None and readings.read_at_seconds >= self.due_seconds
-        return told or now_seconds >= self.due_seconds + _PATIENCE_SECONDS
+        is_read = readings is not None and readings.read_at_seconds >= self.due_seconds
+        return is_read or now_seconds >= self.due_seconds + _PATIENCE_SECONDS
 
     def line(self, place: Place, throttle: ThrottleDecision | None, readings: Readings | None) -> Line:
-        """Before and after. A reading that came too late, or not at all, leaves what is after unknown."""
+        """Values before and after. Without a reading in time those after are None."""
         fresh = readings if readings is not None and readings.read_at_seconds >= self.due_seconds else None
         return place.line(
             "effect",
@@ -266,12 +260,9 @@ def _sum(rates: Iterable[float]) -> float | None:
     return sum(found) if found else None
 
 
-# One policy's audit trail: which lines each pass is worth, so that a cluster at rest writes none.
+# --- the lines that are due: a cluster at rest writes none ----------------------------------------
 #
-# It keeps what was told last and repeats nothing. Forgetting it (a restart) costs a line that is
-# told twice, never one that is not told,
-# except for the effects of rounds that were under way.
-
+# After a restart a line may come twice. Only the effects of rounds that were under way are lost.
 
 _APPLIED, _REFUSED, _UNKNOWN, _WOULD = "applied", "refused", "unknown", "wouldWrite"
 _THROTTLING = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
@@ -280,7 +271,7 @@ _NEVER_SENT = frozenset({Reason.NOT_LEADER})
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """What one look at the world led to: the decision, what became of its writes, and the readings that it was made on."""
+    """One decision, the outcome of its writes, and the readings that it was made on."""
 
     decision: Decision
     applied: Applied
@@ -291,10 +282,10 @@ _AT_REST: object = (Phase.NORMAL, frozenset[object]())
 
 
 @dataclass(slots=True)
-class AuditStory:
-    """What was told of one policy: what each direction's last round said, and of each rate what was done to it last."""
+class PolicyTrail:
+    """The last lines of one policy, so that none is repeated: by direction, and the last action on each rate."""
 
-    _said: dict[Direction, object] = field(default_factory=dict)
+    _last_news: dict[Direction, object] = field(default_factory=dict)
     _acts: Acts = field(default_factory=dict)
     _round_ids: dict[RateKey, str] = field(default_factory=dict)
     _effects: list[PendingEffect] = field(default_factory=list)
@@ -303,7 +294,7 @@ class AuditStory:
     _would: dict[Entity, Mapping[QuotaKey, str | None]] = field(default_factory=dict)
 
     def lines(self, place: Place, happened: Happened) -> list[Line]:
-        """The lines that this is worth, in the order in which things happened."""
+        """The lines that are due, in the order in which things happened."""
         return [
             *self._effect_lines(place, happened),
             *self._hold_lines(place, happened.decision.holds),
@@ -346,15 +337,15 @@ class AuditStory:
     def _round_lines(self, place: Place, happened: Happened) -> Iterator[Line]:
         throttle = happened.decision.throttle
         if throttle is None or happened.readings is None:
-            return  # no reading has come yet: nothing can be said of load, and nothing is decided on it
+            return  # no reading has come yet, so nothing was decided on load
         moved, self._acts = new_acts(throttle, self._acts)
         for record in throttle.rounds:
             steps = [step for step in moved if step.direction is record.direction]
-            said, said_before = _said(record), self._said.get(record.direction, _AT_REST)
-            self._said[record.direction] = said
+            news, news_before = _news_of(record), self._last_news.get(record.direction, _AT_REST)
+            self._last_news[record.direction] = news
             if steps:
                 self._remember(record, steps)
-            if steps or said != said_before:
+            if steps or news != news_before:
                 yield round_line(place, record)
         self._round_ids = {key: known for key, known in self._round_ids.items() if key in throttle.steps}
 
@@ -397,13 +388,13 @@ class AuditStory:
                     effect.superseded.add(key)
 
 
-def _said(record: Round) -> object:
-    """What people should know beside that: the phase, and what was found of whom."""
+def _news_of(record: Round) -> object:
+    """The part of a round that makes a line when it changes: the phase and the findings."""
     return (record.phase, frozenset((finding.reason, finding.broker, finding.entity) for finding in record.findings))
 
 
 def _fates(decision: Decision, applied: Applied) -> Iterator[tuple[QuotaWrite, Fate]]:
-    """What became of each write that was sent; what was never sent is decided on again and is no write."""
+    """The outcome of each write that was sent. One that was never sent is decided on again and has no line."""
     refused = {outcome.entity: outcome for outcome in applied.refused}
     done = {write.entity for write in applied.done}
     unsettled = [write for write in decision.writes if write.entity not in done and write.entity not in refused]
@@ -420,17 +411,17 @@ def _fates(decision: Decision, applied: Applied) -> Iterator[tuple[QuotaWrite, F
 log = structlog.get_logger(__name__)
 
 
-# an infinity that slipped through is an error, not a line that nobody can read
+# an infinity that slipped through is an error, not a line that no parser can read
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class AuditTrail:
     """The trail of one process, of all its policies. Each policy has one caller at a time."""
 
-    def __init__(self, desk: AuditQueue) -> None:
-        self._desk = desk
+    def __init__(self, queue: AuditQueue) -> None:
+        self._queue = queue
         self._lock = threading.Lock()
-        self._stories: dict[str, AuditStory] = {}
+        self._trails: dict[str, PolicyTrail] = {}
 
     def note(
         self,
@@ -442,20 +433,20 @@ class AuditTrail:
         readings: Readings | None,
         now_seconds: float,
     ) -> None:
-        """Note what one decision led to. A pass that wrote and looked again notes each of its decisions, in order."""
+        """Note one decision and its writes. A pass that wrote and read again notes each of its decisions, in order."""
         with self._lock:
-            story = self._stories.setdefault(policy_key, AuditStory())
+            trail = self._trails.setdefault(policy_key, PolicyTrail())
         place, happened = Place(policy_key, cluster_id, now_seconds), Happened(decision, applied, readings)
-        self._desk.put(lambda: _texts(story, place, happened))
+        self._queue.put(lambda: _texts(trail, place, happened))
 
     def forget(self, policy_key: str) -> None:
-        """The policy is another replica's, or gone: what was told of it is not told again here."""
+        """Drop a policy that is another replica's, or gone."""
         with self._lock:
-            self._stories.pop(policy_key, None)
+            self._trails.pop(policy_key, None)
 
     def close(self) -> None:
         """Deliver what waits."""
-        self._desk.close()
+        self._queue.close()
 
 
 def open_audit_trail(place: str, telemetry: Telemetry) -> AuditTrail:
@@ -468,14 +459,14 @@ def open_audit_trail(place: str, telemetry: Telemetry) -> AuditTrail:
 
 
 def unread_trail() -> AuditTrail:
-    """A trail that nobody keeps, for a process that has no audit file and no standard output: a test."""
+    """A trail that is not kept, for a process without an audit file and standard output: a test."""
     return AuditTrail(AuditQueue(Nowhere(), "nowhere", count=lambda *_: None, beside=False))
 
 
-def _texts(story: AuditStory, place: Place, happened: Happened) -> list[str]:
+def _texts(trail: PolicyTrail, place: Place, happened: Happened) -> list[str]:
     """The lines as JSON; none, and an error in the log, where there is a bug in them."""
     try:
-        return [_ENCODER.encode(line) for line in story.lines(place, happened)]
+        return [_ENCODER.encode(line) for line in trail.lines(place, happened)]
     except Exception:
         log.exception("Audit lines abandoned", policy=place.policy_key)
         return []

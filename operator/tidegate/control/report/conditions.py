@@ -1,8 +1,8 @@
-"""The five conditions of a BrokerBandwidthPolicy after a pass.
+"""The conditions of a BrokerBandwidthPolicy after a pass.
 
-Ready says that the policy does its work: the cluster answers, nothing is held and no write failed. That a quota is on its
-way down in steps, or that one entity is contended, is in QuotasInSync and in the tier, and does not make the policy unready.
-MetricsFresh says what is known of the brokers' load, and Ready does not depend on it.
+Ready: the cluster answers, nothing is held and no write failed. A quota on its way down in steps, or
+one contended entity, is in QuotasInSync and in the tier and does not make the policy unready. Ready
+does not depend on MetricsFresh, the condition of the brokers' load.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,6 @@ from tidegate.control.rollups import RollupProgress
 from tidegate.kube.rollup_jobs import rfc3339
 from tidegate.resources.status import RollupStatus
 
-# One condition as the control pass means it, before it has times and generations; and the words
-# they share.
-
-
 MAX_MESSAGE_LENGTH = 1024
 SHOWN = 5  # of a list of things that may be long
 
@@ -38,7 +34,7 @@ class Truth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be said of one aspect (`type`) of one object."""
+    """One condition (`type`) of one object, before it has times and generations."""
 
     type: str
     status: Truth
@@ -68,7 +64,7 @@ def shortened(text: str, most: int = MAX_MESSAGE_LENGTH) -> str:
 
 
 def listed(texts: Sequence[str], *, of: int | None = None) -> str:
-    """The first few, separated by semicolons, and how many there are beyond; `of` says how many there are when not all were given."""
+    """The first few, separated by semicolons, and the number of the others. `of` is the total when not all were given."""
     total = len(texts) if of is None else of
     shown = "; ".join(text.rstrip(".") for text in texts[:SHOWN])
     return shown if total <= SHOWN else f"{shown}; and {total - SHOWN} more"
@@ -79,19 +75,19 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-# The condition MetricsFresh: whether the load of every live broker is known, and if not, why. It
-# holds no rates: those are metrics.
-
+# --- MetricsFresh: whether the load of every live broker is known, and if not, why ----------------
+#
+# It holds no rates: those are metrics.
 
 _TYPE = "MetricsFresh"
 _ALL_KNOWN = "The load of every live broker is known"
 _NOT_MEASURED = "The policy names no metrics, so no broker's load is read"
-# what clients send is not needed to say whether a broker is over its limit
+# rates of clients are not needed to decide whether a broker is over its limit
 _OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
 
 
 def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
-    """True while every NIC with a limit can be judged, although something else may be missing; that is told then."""
+    """True while the load of every NIC with a limit is known. The message names what else is missing."""
     readings = result.seen.observation.readings
     withheld = [note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD]
     if not measured:
@@ -112,7 +108,7 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
 
 
 def _matters(problem: ReadingProblem, limited: set[Direction]) -> bool:
-    """A NIC is not missed in a direction in which nobody set a limit."""
+    """Whether the problem concerns a direction with a limit; the others need no reading."""
     return not problem.directions or bool(limited & set(problem.directions))
 
 
@@ -121,7 +117,7 @@ def _not_fresh(problems: list[ReadingProblem], unknown: list[NicStatus]) -> Verd
     if problems:
         return Verdict(_TYPE, Truth.FALSE, problems[0].reason, _problems_text(f"Not known of broker {brokers}.", problems))
     lie = any(nic.lies for nic in unknown)
-    why = "its NIC says less than half of what Kafka moves for clients there" if lie else "its NIC tells nothing usable"
+    why = "its NIC reports less than half of what Kafka moves for clients there" if lie else "its NIC reports nothing usable"
     return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"Not known of broker {brokers}: {why}")
 
 
@@ -129,11 +125,9 @@ def _problems_text(beginning: str, problems: list[ReadingProblem]) -> str:
     return shortened(sentence(f"{beginning} {listed([problem.message for problem in problems])}"))
 
 
-# The condition Throttling of a policy: which levels are below their contracts, because of which
-# broker, and whether that is enough.
-#
-# Its words change with decisions, not with readings, so that a status is not written at every
-# scrape.
+# --- Throttling: which levels are below their contracts, because of which broker, and whether that
+# is enough. Its message changes with decisions, not with readings, so that a status is not written
+# at every scrape.
 
 
 def throttling(result: PassResult, *, measured: bool) -> Verdict:
@@ -148,17 +142,17 @@ def throttling(result: PassResult, *, measured: bool) -> Verdict:
     if not below:
         return _no_one(decision, measured=measured)
     reason = Reason.RELAXING if all(one.state is LevelState.RELAXING for one in below) else Reason.THROTTLED
-    told = "; ".join([*(_level_words(one) for one in reversed(below)), *([unmeasured] if unmeasured else [])])
+    text = "; ".join([*(_level_words(one) for one in reversed(below)), *([unmeasured] if unmeasured else [])])
     reason = Reason.RELEASED_UNMEASURED if unmeasured else reason
     exhausted = _brokers_with(decision, Reason.QUOTA_EXHAUSTED)
     if exhausted:
         reason = Reason.QUOTA_EXHAUSTED
-        told = f"{told}. Every tier below L0 gives what it can, and {exhausted} is still over its limit"
-    return Verdict("Throttling", Truth.TRUE, reason, shortened(sentence(told)))
+        text = f"{text}. Every tier below L0 gives what it can, and {exhausted} is still over its limit"
+    return Verdict("Throttling", Truth.TRUE, reason, shortened(sentence(text)))
 
 
 def _unmeasured_words(result: PassResult) -> str:
-    """Of which brokers the load is unknown for so long that the policy wants no one throttled for them; empty where there are none."""
+    """The brokers whose load is unknown for longer than metrics.whenStale allows; empty where there are none."""
     brokers = _brokers_with(result.decision, Reason.RELEASED_UNMEASURED)
     seconds = result.seen.observation.policy.release_after_seconds or 0.0
     if not brokers:
@@ -173,16 +167,16 @@ def _level_words(one: LevelReport) -> str:
 
 
 def _no_one(decision: Decision, *, measured: bool) -> Verdict:
-    told = "No tier is below its contract"
+    text = "No tier is below its contract"
     if not measured:
-        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{told}; load is not measured, so no one is throttled for it")
+        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{text}; load is not measured, so no one is throttled for it")
     helpless = _brokers_with(decision, Reason.QUOTA_CANNOT_HELP)
     if helpless:
         why = "what no tier below L0 could give back (replication, L0, clients without a tier, other programs); nothing is cut for it"
-        return Verdict("Throttling", Truth.FALSE, Reason.QUOTA_CANNOT_HELP, f"{told}; {helpless} is over its limit by {why}")
+        return Verdict("Throttling", Truth.FALSE, Reason.QUOTA_CANNOT_HELP, f"{text}; {helpless} is over its limit by {why}")
     if any(one.pressure is Pressure.OVER for one in decision.watched or ()):
-        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{told}; a broker is over its limit since a moment ago")
-    return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, told)
+        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{text}; a broker is over its limit since a moment ago")
+    return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, text)
 
 
 def _brokers_with(decision: Decision, reason: Reason) -> str:
@@ -196,70 +190,69 @@ def _brokers_with(decision: Decision, reason: Reason) -> str:
     return ", ".join(f"broker {broker} ({' and '.join(way.value for way in ways)})" for broker, ways in sorted(found.items()))
 
 
-# The condition RollupsCurrent of a policy: whether every window that is over is in the usage
-# tables, and if not, why.
-#
-# Its words change when a window is published or a Job ends, not while one runs. It is no part of
-# Ready: tables do not move quotas.
-
+# --- RollupsCurrent: whether every window that has ended is in the usage tables, and if not, why.
+# Its message changes when a window is published or a Job ends, not while one runs. Ready does not
+# depend on it: tables do not move quotas.
 
 TYPE = "RollupsCurrent"
 UNSEEN_AFTER_SECONDS = 300.0
 _NEWEST = 1  # the window that has just ended may be on its way into the tables
 
 
-def rollups_current(sight: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any], now_seconds: float) -> tuple[Verdict, ...]:
-    """One verdict; none where the policy asks for no rollups and never did, or where what was said before stands until the first look."""
-    stood = any(condition.get("type") == TYPE for condition in previous.get("conditions") or ())
+def rollups_current(
+    progress: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any], now_seconds: float
+) -> tuple[Verdict, ...]:
+    """One verdict, or none: for a policy that never asked for rollups, and until the first look where there is a condition already."""
+    present = any(condition.get("type") == TYPE for condition in previous.get("conditions") or ())
     if not wanted:
-        told = "The policy asks for no usage rollups any more; tables that exist stay as they are"
-        return (Verdict(TYPE, Truth.UNKNOWN, Reason.ROLLUPS_NOT_WANTED, told),) if stood else ()
-    if sight is None:
-        return () if stood else (Verdict(TYPE, Truth.UNKNOWN, Reason.STARTING, "The policy's rollup Jobs have not been looked at yet"),)
-    status, reason, told = _judged(sight, now_seconds)
-    return (Verdict(TYPE, status, reason, shortened(sentence(told))),)
+        text = "The policy asks for no usage rollups any more; tables that exist stay as they are"
+        return (Verdict(TYPE, Truth.UNKNOWN, Reason.ROLLUPS_NOT_WANTED, text),) if present else ()
+    if progress is None:
+        return () if present else (Verdict(TYPE, Truth.UNKNOWN, Reason.STARTING, "The policy's rollup Jobs have not been looked at yet"),)
+    status, reason, text = _judged(progress, now_seconds)
+    return (Verdict(TYPE, status, reason, shortened(sentence(text))),)
 
 
-def rollup_status(sight: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any]) -> RollupStatus | None:
-    """The figures for people and machines; what was said before where this pass does not know."""
+def rollup_status(progress: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any]) -> RollupStatus | None:
+    """The figures of the status; the previous ones where this pass has none."""
     if not wanted:
         return None
-    if sight is None or sight.due is None:
+    if progress is None or progress.due is None:
         return RollupStatus.model_validate(previous["rollup"]) if previous.get("rollup") else None
-    due = sight.due
+    due = progress.due
     until = None if due.published_until_ms is None else rfc3339(due.published_until_ms)
     return RollupStatus(published_until=until, waiting=len(due.missing), failed=len(due.failed))
 
 
-def _judged(sight: RollupProgress, now_seconds: float) -> tuple[Truth, Reason, str]:
-    if not sight.offered:
-        told = "this operator was started without an image for rollup Jobs, so it makes none: set rollup.enabled of the chart"
-        return Truth.FALSE, Reason.ROLLUPS_NOT_OFFERED, told
-    age_seconds = now_seconds - sight.looked_at_seconds
+def _judged(progress: RollupProgress, now_seconds: float) -> tuple[Truth, Reason, str]:
+    if not progress.offered:
+        text = "this operator was started without an image for rollup Jobs, so it makes none: set rollup.enabled of the chart"
+        return Truth.FALSE, Reason.ROLLUPS_NOT_OFFERED, text
+    age_seconds = now_seconds - progress.looked_at_seconds
     if age_seconds > UNSEEN_AFTER_SECONDS:
-        told = f"no look at the rollup Jobs has ended for {age_seconds / 60:.0f} minutes; quotas do not depend on it"
-        return Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN, told
-    if sight.trouble is not None:
-        return (Truth.UNKNOWN if sight.due is None else Truth.FALSE), *sight.trouble
-    if sight.due is None:
+        text = f"no look at the rollup Jobs has ended for {age_seconds / 60:.0f} minutes; quotas do not depend on it"
+        return Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN, text
+    if progress.trouble is not None:
+        return (Truth.UNKNOWN if progress.due is None else Truth.FALSE), *progress.trouble
+    if progress.due is None:
         return Truth.UNKNOWN, Reason.STARTING, "the policy's rollup Jobs have not been looked at yet"
-    return _published(sight, sight.due)
+    return _published(progress, progress.due)
 
 
-def _published(sight: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
+def _published(progress: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
     if due.published_until_ms is None:
         until = "no window has begun and ended since the policy was made, so there is nothing to publish yet"
     else:
         until = f"published without a gap until {rfc3339(due.published_until_ms)}"
     if due.failed:
         failures = listed([f"{_span(job.window)}: {job.message or 'no reason given'} (Job {job.name})" for job in due.failed])
-        told = f"{counted(len(due.failed), 'window')} failed: {failures}. Each is tried again within two hours, or once it is edited"
-        return Truth.FALSE, Reason.ROLLUP_FAILED, f"{told}; {until}"
-    if sight.unusable is not None:
-        return Truth.FALSE, *sight.unusable
+        text = f"{counted(len(due.failed), 'window')} failed: {failures}. Each is tried again within two hours, or once it is edited"
+        return Truth.FALSE, Reason.ROLLUP_FAILED, f"{text}; {until}"
+    if progress.unusable is not None:
+        return Truth.FALSE, *progress.unusable
     if len(due.missing) > _NEWEST:
-        told = f"{counted(len(due.missing), 'window')} wait for their Job, one at a time, from {_span(due.missing[0])} on"
-        return Truth.FALSE, Reason.ROLLUPS_BEHIND, told
+        text = f"{counted(len(due.missing), 'window')} wait for their Job, one at a time, from {_span(due.missing[0])} on"
+        return Truth.FALSE, Reason.ROLLUPS_BEHIND, text
     empty_hours = sum(window.end_ms - window.start_ms for window in due.empty) / 3_600_000
     empty = f"; Prometheus has nothing of {empty_hours:.1f} of the latest hours, so they are in no table" if due.empty else ""
     lost = f"; {due.lost_ms / 3_600_000:.1f} hours before that are missing and too old to be filled by themselves" if due.lost_ms else ""
@@ -283,7 +276,7 @@ _NOT_REACHED = frozenset(
 )
 # notes that mean a person has to do something before the rest is done
 _BLOCKING_NOTES = (Reason.REMOVAL_HELD, Reason.WRITE_BUDGET_SPENT)
-_TELLING_STATES = (MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.STEPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD)
+_REPORTED_STATES = (MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.STEPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD)
 
 
 def policy_verdicts(result: PassResult, *, measured: bool) -> tuple[Verdict, ...]:
@@ -315,9 +308,9 @@ def _ready(result: PassResult) -> Verdict:
         )
     below = sum(one.below_contract for one in decision.levels)
     at_contract = f"{max(0, decision.in_sync - below)} of {counted(decision.managed, 'quota')} at the contract on today's leaders"
-    told = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
-    reason = Reason.IN_SYNC if decision.in_sync >= decision.managed else _members_that_tell(decision)[0]
-    return ready(Truth.TRUE, reason, "; but ".join([told, *(warning.message for warning in result.seen.warnings)]))
+    text = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
+    reason = Reason.IN_SYNC if decision.in_sync >= decision.managed else _members_not_settled(decision)[0]
+    return ready(Truth.TRUE, reason, "; but ".join([text, *(warning.message for warning in result.seen.warnings)]))
 
 
 def _skew_words(decision: Decision) -> str:
@@ -336,11 +329,11 @@ def _cluster_reachable(result: PassResult) -> Verdict:
         return Verdict("ClusterReachable", Truth.FALSE, result.error.reason, shortened(result.error.message))
     if result.seen.facts is None:
         return Verdict("ClusterReachable", Truth.UNKNOWN, Reason.STARTING, "The cluster has not been asked yet")
-    told = f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer"
+    text = f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer"
     for warning in result.seen.warnings:
         if warning.reason is Reason.MIGRATION_PREPARED:
-            return Verdict("ClusterReachable", Truth.TRUE, warning.reason, shortened(f"{told}; but {warning.message}"))
-    return Verdict("ClusterReachable", Truth.TRUE, Reason.REACHABLE, told)
+            return Verdict("ClusterReachable", Truth.TRUE, warning.reason, shortened(f"{text}; but {warning.message}"))
+    return Verdict("ClusterReachable", Truth.TRUE, Reason.REACHABLE, text)
 
 
 def _quotas_in_sync(result: PassResult) -> Verdict:
@@ -356,12 +349,12 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
             "QuotasInSync", Truth.TRUE, Reason.IN_SYNC, f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided"
         )
     reason, causes = _why_not(result)
-    told = f": {listed(causes)}" if causes else ""
+    text = f": {listed(causes)}" if causes else ""
     return Verdict(
         "QuotasInSync",
         Truth.FALSE,
         reason,
-        shortened(f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided{told}"),
+        shortened(f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided{text}"),
     )
 
 
@@ -376,11 +369,11 @@ def _why_not(result: PassResult) -> tuple[Reason, list[str]]:
         return refused[0].reason or Reason.CONFLICT, [f"{outcome.entity}: {outcome.message}" for outcome in refused]
     if result.seen.observation.policy.mode is Mode.OBSERVE:
         return Reason.OBSERVING, [f"{counted(len(decision.would_write), 'quota')} would be written"]
-    return _members_that_tell(decision)
+    return _members_not_settled(decision)
 
 
-def _members_that_tell(decision: Decision) -> tuple[Reason, list[str]]:
-    for state in _TELLING_STATES:
+def _members_not_settled(decision: Decision) -> tuple[Reason, list[str]]:
+    for state in _REPORTED_STATES:
         members = [member for member in decision.members if member.state is state]
         if members:
             return members[0].reason, [f"{member.entity}: {member.message}" for member in members]

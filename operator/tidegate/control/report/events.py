@@ -1,7 +1,7 @@
-"""Which Events people get after a pass: what changed between the status that stood there and the one that is written now.
+"""The Events of a pass: what changed between the status before it and the one that is written now.
 
-Because the status itself is the memory, a restarted operator repeats nothing, and a pass that changes nothing says nothing.
-It sends nothing itself.
+The status itself is the memory, so a restarted operator repeats no Event, and a pass that changes
+nothing has none. The Events are sent by `reporter.py`.
 """
 
 from collections import defaultdict
@@ -19,8 +19,8 @@ NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(
     {MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.OVERLAPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD}
 )
-# said by Ready already, or of no news value on a first pass
-_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED})  # somebody asked for it, so it warns of nothing
+_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED})  # asked for, so no warning
+# in the Event of Ready already, or no news on a first pass
 _QUIET = frozenset(
     {Reason.ROLLUPS_BEHIND, Reason.STARTING, Reason.METRICS_NOT_WATCHED, Reason.WITHIN_CONTRACT, Reason.REACHABLE, Reason.OBSERVING}
 )
@@ -36,15 +36,15 @@ class EventDraft:
 
 
 def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[EventDraft, ...]:
-    """One Event for each condition whose status or reason changed; the same reason is told once, by what is amiss before what is well."""
-    stood = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
-    told: dict[Reason, Verdict] = {}
+    """One Event for each condition whose status or reason changed. Of several with one reason, one that is not True comes first."""
+    earlier = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
+    chosen: dict[Reason, Verdict] = {}
     for verdict in verdicts:
-        if stood.get(verdict.type) == (verdict.status.value, verdict.reason.value) or not _is_news(verdict):
+        if earlier.get(verdict.type) == (verdict.status.value, verdict.reason.value) or not _is_news(verdict):
             continue
-        if verdict.reason not in told or told[verdict.reason].status is Truth.TRUE:
-            told[verdict.reason] = verdict
-    return tuple(EventDraft(_type_of(verdict), verdict.reason, shortened(verdict.message)) for verdict in told.values())
+        if verdict.reason not in chosen or chosen[verdict.reason].status is Truth.TRUE:
+            chosen[verdict.reason] = verdict
+    return tuple(EventDraft(_type_of(verdict), verdict.reason, shortened(verdict.message)) for verdict in chosen.values())
 
 
 def _is_news(verdict: Verdict) -> bool:
@@ -66,7 +66,7 @@ _ALWAYS_NEWS = frozenset(
     }
 )
 
-# which value of a condition is worth an Event besides Ready's; its return to normal is told by Ready
+# The value of a condition that is worth an Event besides that of Ready, which reports the return to normal.
 _TROUBLE = {
     "ClusterReachable": Truth.FALSE,
     "MetricsFresh": Truth.FALSE,
@@ -83,10 +83,10 @@ def _type_of(verdict: Verdict) -> str:
 
 def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) -> tuple[EventDraft, ...]:
     """One Event for each trouble that members newly have, naming the first few of them."""
-    stood = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
+    earlier = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
     fresh: dict[Reason, list[str]] = defaultdict(list)
     for member in members:
-        if member.state in _TROUBLED and member.reason not in _QUIET and stood.get(member.member_name) != member.state.value:
+        if member.state in _TROUBLED and member.reason not in _QUIET and earlier.get(member.member_name) != member.state.value:
             fresh[member.reason].append(f"{member.member_name}: {member.message}")
     return tuple(
         EventDraft(NORMAL if reason in _EXPECTED else WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items()
@@ -95,32 +95,32 @@ def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) 
 
 def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple[EventDraft, ...]:
     """One Event for the brokers that went over their limits, with numbers, and one for those that came back."""
-    stood = {entry["id"]: entry.get("pressure") for entry in previous.get("brokers") or ()}
-    over = [one for one in watched or () if one.pressure is Pressure.OVER and stood.get(one.broker) != Pressure.OVER.value]
-    back = [one for one in watched or () if one.pressure is Pressure.WITHIN and stood.get(one.broker) == Pressure.OVER.value]
-    tellings = []
+    earlier = {entry["id"]: entry.get("pressure") for entry in previous.get("brokers") or ()}
+    over = [one for one in watched or () if one.pressure is Pressure.OVER and earlier.get(one.broker) != Pressure.OVER.value]
+    back = [one for one in watched or () if one.pressure is Pressure.WITHIN and earlier.get(one.broker) == Pressure.OVER.value]
+    events = []
     if over:
-        tellings.append(EventDraft(WARNING, Reason.BROKER_OVER_LIMIT, shortened(listed([over_words(one) for one in over]))))
+        events.append(EventDraft(WARNING, Reason.BROKER_OVER_LIMIT, shortened(listed([over_words(one) for one in over]))))
     if back:
-        told = listed([f"broker {one.broker} is within its limit again" for one in back])
-        tellings.append(EventDraft(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(told))))
-    return tuple(tellings)
+        text = listed([f"broker {one.broker} is within its limit again" for one in back])
+        events.append(EventDraft(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(text))))
+    return tuple(events)
 
 
 def level_events(previous: Mapping[str, Any], levels: Iterable[LevelReport]) -> tuple[EventDraft, ...]:
     """One Event for the levels that are throttled from now on, one for those on their way back, one for those that are back."""
-    stood = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
-    told: dict[Reason, list[str]] = defaultdict(list)
+    earlier = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
+    changes: dict[Reason, list[str]] = defaultdict(list)
     for one in levels:
-        before = stood.get(one.level.value)
+        before = earlier.get(one.level.value)
         if one.state is LevelState.THROTTLED and before != one.state.value:
-            told[Reason.THROTTLED].append(f"{one.level.value} is throttled{f': {one.because}' if one.because else ''}")
+            changes[Reason.THROTTLED].append(f"{one.level.value} is throttled{f': {one.because}' if one.because else ''}")
         elif one.state is LevelState.RELAXING and before != one.state.value:
-            told[Reason.RELAXING].append(f"{one.level.value} is on its way back to the contract")
+            changes[Reason.RELAXING].append(f"{one.level.value} is on its way back to the contract")
         elif not one.below_contract and before in _BELOW_CONTRACT:
-            told[Reason.RELEASED].append(f"{one.level.value} is at the contract again")
+            changes[Reason.RELEASED].append(f"{one.level.value} is at the contract again")
     kinds = ((Reason.THROTTLED, WARNING), (Reason.RELAXING, NORMAL), (Reason.RELEASED, NORMAL))
-    return tuple(EventDraft(kind, reason, shortened(listed(told[reason]))) for reason, kind in kinds if told[reason])
+    return tuple(EventDraft(kind, reason, shortened(listed(changes[reason]))) for reason, kind in kinds if changes[reason])
 
 
 _BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.value})
@@ -142,13 +142,13 @@ def write_events(writes: Iterable[QuotaWrite]) -> tuple[EventDraft, ...]:
     for write in writes:
         if any(text != write.seen.values.get(key) for key, text in write.values.items()):
             by_reason[write.reason].append(write)
-    return tuple(_written(reason, told) for reason, told in by_reason.items())
+    return tuple(_written(reason, group) for reason, group in by_reason.items())
 
 
 def _written(reason: Reason, writes: Sequence[QuotaWrite]) -> EventDraft:
     # only what is shown is put into words: there may be thousands
-    told = listed([write.message for write in writes[:SHOWN]], of=len(writes))
-    return EventDraft(NORMAL, reason, shortened(f"{counted(len(writes), 'quota')} written: {told}"))
+    text = listed([write.message for write in writes[:SHOWN]], of=len(writes))
+    return EventDraft(NORMAL, reason, shortened(f"{counted(len(writes), 'quota')} written: {text}"))
 
 
 def writes_by_tier(writes: Iterable[QuotaWrite], members: Iterable[MemberReport]) -> Mapping[str | None, list[QuotaWrite]]:

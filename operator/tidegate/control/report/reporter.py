@@ -1,7 +1,7 @@
-"""Tells people and machines how a pass ended: statuses, Events, metrics and log lines, all from the same decision.
+"""Reports a pass in statuses, Events and log lines, all from the same decision.
 
-A status is sent only when it differs from what stands there, and an Event only with such a change, so a pass that changes
-nothing is silent everywhere but in the metrics. A report that cannot be delivered never fails the pass: the next one sends it.
+A status is sent only when it differs from the present one, and an Event only with such a change. A
+report that cannot be delivered never fails the pass: the next one sends it.
 """
 
 import logging
@@ -55,17 +55,12 @@ from tidegate.kube.status import StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.resources.schema import SchemaModel
 
-# Has passes reported beside the passes, because a quota must not wait for a Kubernetes that is
-# slow or away.
-#
-# One desk per policy. Its reports go out one at a time and in order; while one is under way, the
-# passes that end are folded into one, so
-# at most one waits. It decides nothing about what is said.
+# --- the queue of reports: a quota must not wait for a Kubernetes that is slow or away ------------
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """All that the report on a pass is made of. `written` also holds what earlier passes wrote that were not reported by themselves."""
+    """The content of the report on a pass. `written` also has the writes of earlier passes that had no report of their own."""
 
     result: PassResult
     declared: Declared
@@ -76,14 +71,15 @@ class PassReport:
     rollups: RollupProgress | None = None
 
     def after(self, earlier: "PassReport") -> "PassReport":
-        """This report in place of both: the world as it is now, and the writes of both."""
+        """This report in place of both: the objects as they are now, and the writes of both."""
         return replace(self, written=earlier.written + self.written)
 
 
 class ReportQueue:
-    """Takes reports from one control loop and has them delivered by a thread of its own, or at once when not `beside`.
+    """Delivers the reports of one policy in order, in a thread of its own, or at once when not `beside`.
 
-    `deliver` must not raise: nobody would hear of it.
+    At most one report waits: while one is under way, the passes that end are folded into one.
+    `deliver` must not raise: no caller would get the error.
     """
 
     def __init__(self, deliver: Callable[[PassReport], None], name: str, *, beside: bool) -> None:
@@ -127,29 +123,29 @@ Advices = tuple[Advice, ...]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is to be said of one object: its status without the conditions, these as verdicts, and Events. `status` None = Events only."""
+    """The report on one object: status, conditions as verdicts, and Events. `status` None = Events only."""
 
     kind: ResourceKind
     raw: JsonObject
     status: SchemaModel | None
     verdicts: Sequence[Verdict] = ()
-    tellings: Sequence[EventDraft] = ()
+    events: Sequence[EventDraft] = ()
 
 
 class Publisher(Protocol):
-    """Where reports go; `publication.py` is the real one."""
+    """Takes reports; `KubernetesPublisher` is the real one."""
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
-        """Make every status say this, then send the Events; returns the uids of those objects whose status said it already.
+        """Write every status, then send the Events. Returns the uids of the objects whose status was the same already.
 
-        Does not raise for a world that is away.
+        Does not raise when Kubernetes is away.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """All that the report on a tier is made of, and the version of the object that it would be written over."""
+    """The content of the report on a tier, and the version of the object that it would be written over."""
 
     resource_version: str
     members: tuple[MemberReport, ...]
@@ -163,91 +159,91 @@ class Reporter:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        # By policy and uid: on what basis a tier's status stands. The same report again is not even put together.
-        self._standing: dict[str, dict[str, _Basis]] = {}
+        # By policy and uid: the basis of the tier's present status. The same report again is not even put together.
+        self._reported: dict[str, dict[str, _Basis]] = {}
 
     def first_seen(self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
-        """Say `Unknown` of objects that nothing was said of yet, so that nobody takes silence for readiness."""
+        """Report `Unknown` for objects without conditions, so that no one takes their absence for readiness."""
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
         fresh += [_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier)]
         fresh += [_of_override(override, starting_override()) for override in overrides if not _conditions(override)]
         self._publisher.publish(fresh)
 
     def passed(self, report: PassReport) -> None:
-        """Report a pass. Its `tiers` and `overrides` are the raw objects of the policy's, broken ones included."""
+        """Report a pass. `tiers` and `overrides` of the report are the raw objects, broken ones included."""
         result, declared = report.result, report.declared
         by_tier = writes_by_tier(report.written, result.decision.members)
         bases = _bases(result, declared, report.tiers)
-        standing = self._standing.get(declared.policy.key, {})
+        reported = self._reported.get(declared.policy.key, {})
         reports = _broken_tiers(declared, report.tiers)
         for raw in report.tiers:
             uid, writes = raw["metadata"]["uid"], by_tier.get(object_key(raw), ())
-            if uid in bases and (writes or standing.get(uid) != bases[uid]):
+            if uid in bases and (writes or reported.get(uid) != bases[uid]):
                 verdict = tier_verdict(bases[uid].members, result.decision, declared.policy.mode)
                 reports.append(_of_tier(raw, verdict, writes, bases[uid].members))
         reports += [_of_override(raw, verdict) for raw, verdict in override_reports(result, declared, report.overrides)]
         ownerless = _ownerless(by_tier, result.decision.members)
-        said = policy_verdict(result, declared.spec, previous=_status(report.policy), rollups=report.rollups)
-        said_before = _status(report.policy)
-        loads = (*broker_events(said_before, result.decision.watched), *level_events(said_before, result.decision.levels))
-        reports.append(_of_policy(report.policy, said, ownerless, loads))
-        stood = self._publisher.publish(reports)
-        self._standing[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in stood or standing.get(uid) == basis}
+        previous = _status(report.policy)
+        policy_status = policy_verdict(result, declared.spec, previous=previous, rollups=report.rollups)
+        loads = (*broker_events(previous, result.decision.watched), *level_events(previous, result.decision.levels))
+        reports.append(_of_policy(report.policy, policy_status, ownerless, loads))
+        unchanged = self._publisher.publish(reports)
+        self._reported[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in unchanged or reported.get(uid) == basis}
         _log_writes(declared.policy.key, report.written)
 
     def unread(self, policy: JsonObject, error: InvalidResource, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
-        """Report a policy that does not read, and its tiers and overrides, of which nothing can be said because of it."""
-        told = f"Policy {object_key(policy)} is not valid, so nothing is changed for this object until it is mended: {error.message}"
+        """Report a policy that cannot be read, and its tiers and overrides, which are not looked at because of it."""
+        text = f"Policy {object_key(policy)} is not valid, so nothing is changed for this object until it is fixed: {error.message}"
         reports = [_of_policy(policy, unread_policy(error.reason, error.message))]
-        reports += [_of_tier(tier, unread_tier(error.reason, told)) for tier in tiers]
-        reports += [_of_override(override, unread_override(error.reason, told)) for override in overrides]
+        reports += [_of_tier(tier, unread_tier(error.reason, text)) for tier in tiers]
+        reports += [_of_override(override, unread_override(error.reason, text)) for override in overrides]
         self._publisher.publish(reports)
 
     def broke(self, policy: JsonObject, error: Exception) -> None:
         """Report a bug: the pass was abandoned."""
-        told = f"A bug in Tidegate, {type(error).__name__}: {error}. The pass was abandoned, quotas stay as they are, it is tried again"
-        self._publisher.publish([_of_policy(policy, unread_policy(Reason.INTERNAL_ERROR, told))])
+        text = f"A bug in Tidegate, {type(error).__name__}: {error}. The pass was abandoned, quotas stay as they are, it is tried again"
+        self._publisher.publish([_of_policy(policy, unread_policy(Reason.INTERNAL_ERROR, text))])
 
     def without_policy(self, kind: ResourceKind, raw: JsonObject, policy_key: str) -> None:
         """Report a tier or an override whose policy does not exist."""
-        told = f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and becomes Ready by itself when it appears"
+        text = f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and becomes Ready by itself when it appears"
         if kind == QUOTA_OVERRIDES:
-            self._publisher.publish([_of_override(raw, unread_override(Reason.POLICY_NOT_FOUND, told))])
+            self._publisher.publish([_of_override(raw, unread_override(Reason.POLICY_NOT_FOUND, text))])
         else:
-            self._publisher.publish([_of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, told))])
+            self._publisher.publish([_of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))])
 
     def left_behind(self, policy: JsonObject, message: str) -> None:
-        """Tell that a policy is let go although quotas of it stay in Kafka."""
-        self._tell(policy, EventDraft(WARNING, Reason.RESTORE_INCOMPLETE, message))
+        """Report that a policy is released although quotas of it stay in Kafka."""
+        self._send(policy, EventDraft(WARNING, Reason.RESTORE_INCOMPLETE, message))
 
     def gone(self, policy: JsonObject) -> None:
-        """Tell that everything was given back."""
-        self._standing.pop(object_key(policy), None)
-        self._tell(policy, EventDraft(NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"))
+        """Report that everything was given back."""
+        self._reported.pop(object_key(policy), None)
+        self._send(policy, EventDraft(NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"))
 
-    def _tell(self, policy: JsonObject, telling: EventDraft) -> None:
-        self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, tellings=(telling,))])
+    def _send(self, policy: JsonObject, event: EventDraft) -> None:
+        self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, events=(event,))])
 
 
 def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite] = (), loads: Sequence[EventDraft] = ()) -> Report:
-    tellings = (*condition_events(_status(raw), verdict.verdicts), *loads, *write_events(written))
-    return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, _with_stalled(verdict.verdicts), tellings)
+    events = (*condition_events(_status(raw), verdict.verdicts), *loads, *write_events(written))
+    return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, _with_stalled(verdict.verdicts), events)
 
 
 def _of_tier(raw: JsonObject, verdict: TierVerdict, written: Sequence[QuotaWrite] = (), members: Sequence[MemberReport] = ()) -> Report:
     changed = condition_events(_status(raw), verdict.verdicts)
-    said = {telling.reason for telling in changed}
-    troubles = [telling for telling in member_events(_status(raw), members) if telling.reason not in said]
+    reasons = {event.reason for event in changed}
+    troubles = [event for event in member_events(_status(raw), members) if event.reason not in reasons]
     return Report(BUSINESS_TIERS, raw, verdict.status, _with_stalled(verdict.verdicts), (*write_events(written), *changed, *troubles))
 
 
 def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
-    tellings = condition_events(_status(raw), verdict.verdicts)
-    return Report(QUOTA_OVERRIDES, raw, verdict.status, _with_stalled(verdict.verdicts), tellings)
+    events = condition_events(_status(raw), verdict.verdicts)
+    return Report(QUOTA_OVERRIDES, raw, verdict.status, _with_stalled(verdict.verdicts), events)
 
 
 def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """Ready, which comes first, then whether it waits for a person, then the rest. Events follow Ready: this one adds none."""
+    """The verdicts with Stalled after Ready, which comes first. Stalled has no Events: those of Ready have the same cause."""
     return (verdicts[0], stalled(verdicts[0]), *verdicts[1:])
 
 
@@ -257,7 +253,7 @@ def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Repor
 
 
 def _bases(result: PassResult, declared: Declared, tiers: Iterable[JsonObject]) -> dict[str, _Basis]:
-    """By uid, for every tier with members that were decided on."""
+    """The bases by uid, of every tier with members that were decided on."""
     members: dict[str, list[MemberReport]] = defaultdict(list)
     for member in result.decision.members:
         members[member.tier_key].append(member)
@@ -276,7 +272,7 @@ def _bases(result: PassResult, declared: Declared, tiers: Iterable[JsonObject]) 
 
 
 def _ownerless(by_tier: Mapping[str | None, Sequence[QuotaWrite]], members: Iterable[MemberReport]) -> list[QuotaWrite]:
-    """What was written for no tier that is reported: defaults, and what is given back."""
+    """The writes for no tier that is reported: defaults, and quotas that are given back."""
     reported = {member.tier_key for member in members}
     return [write for key, writes in by_tier.items() if key not in reported for write in writes]
 
@@ -293,18 +289,17 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for write in written:
         counts[(write.kind.value, write.reason.value)] += 1
-    if log.is_enabled_for(logging.DEBUG):  # to put every write into words takes longer than to decide on it
+    if log.is_enabled_for(logging.DEBUG):  # formatting every write takes longer than deciding on it
         for write in written:
             log.debug("Quota written", policy=policy_key, entity=str(write.entity), reason=write.reason.value, change=write.message)
     for (kind, reason), count in counts.items():
         log.info("Quotas written", policy=policy_key, kind=kind, reason=reason, count=count)
 
 
-# Delivers reports to Kubernetes: statuses through the status writer, Events through the recorder.
+# --- delivery to Kubernetes -----------------------------------------------------------------------
 #
-# It decides nothing about what is said. A world that is away costs a log line and one time limit,
-# not one for every object; the next pass
-# sends what is still missing.
+# An API server that is away costs a log line and one time limit, not one for every object. The next
+# pass sends what is still missing.
 
 
 class KubernetesPublisher:
@@ -326,11 +321,11 @@ class KubernetesPublisher:
         self._map: Callable[..., Iterable[Any]] = map if executor is None else executor.map
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
-        """See Publisher. All statuses come before the first Event: they are what people and Argo CD wait for."""
+        """Write all statuses, for which people and Argo CD wait, before the first Event."""
         away = threading.Event()
-        stood = list(self._map(partial(self._put, away), [report for report in reports if report.status is not None]))
-        list(self._map(self._tell, reports))
-        return frozenset(uid for uid in stood if uid is not None)
+        unchanged = list(self._map(partial(self._put, away), [report for report in reports if report.status is not None]))
+        list(self._map(self._post_events, reports))
+        return frozenset(uid for uid in unchanged if uid is not None)
 
     def _put(self, away: threading.Event, report: Report) -> str | None:
         """Write the status, unless Kubernetes was found to be `away`; the object's uid when there was nothing to write."""
@@ -352,17 +347,17 @@ class KubernetesPublisher:
             self._cache.put(report.kind, done.object)
         return None if done.written else str(report.raw["metadata"]["uid"])
 
-    def _tell(self, report: Report) -> None:
-        for telling in report.tellings:
-            event_type = cast(EventType, telling.type)
+    def _post_events(self, report: Report) -> None:
+        for event in report.events:
+            event_type = cast(EventType, event.type)
             about = ObjectRef.of(report.kind, report.raw)
-            if self._recorder.record(about, event_type, reason=telling.reason.value, message=telling.message):
-                self._telemetry.events.labels(telling.type, telling.reason.value).inc()
-            log.info("Event", object=object_key(report.raw), kind=report.kind.kind, reason=telling.reason.value, message=telling.message)
+            if self._recorder.record(about, event_type, reason=event.reason.value, message=event.message):
+                self._telemetry.events.labels(event.type, event.reason.value).inc()
+            log.info("Event", object=object_key(report.raw), kind=report.kind.kind, reason=event.reason.value, message=event.message)
 
 
 def _named_fields(part: SchemaModel) -> dict[str, Any]:
-    """What the report set, with None where a field is to be removed; lists are whole values."""
+    """The fields that the report set, with None where a field is to be removed; lists are whole values."""
     document = part.as_document()
     named: dict[str, Any] = {}
     for name in part.model_fields_set:

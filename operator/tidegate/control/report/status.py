@@ -1,7 +1,7 @@
-"""What the status of a BrokerBandwidthPolicy says after a pass: the cluster, its brokers, the levels, the quotas.
+"""Statuses after a pass: of the policy, of each BusinessTier and of each QuotaOverride.
 
-Every number comes from the decision or, for limits of brokers, from the policy. Where a pass does not know (the brokers, while
-none answers), what the status said before stays. Rates are metrics, not status.
+Every number comes from the decision or, for limits of brokers, from the policy. Where a pass has no
+value (the brokers, while none answers), the previous one stays. Rates are metrics, not status.
 """
 
 from collections import defaultdict
@@ -52,53 +52,51 @@ from tidegate.resources.status import (
     TotalRates,
 )
 
-# What usage says of contracts, in the words of a tier's status and of `tidegate plan`. It judges
-# nothing.
-
+# --- recommended contracts, as a tier's status and `tidegate plan` show them ----------------------
 
 _FETCH, _PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 
 
 def recommendation(advice: Sequence[Advice]) -> Recommendation | None:
-    """One member's advice, both ways; None without any. A contract that fits is said without its figures, which change by the hour."""
+    """One member's advice in both directions; None without any.
+
+    A contract that fits is reported without its figures, which change by the hour.
+    """
     if not advice:
         return None
     rates = {one.key: one.recommended for one in advice}
     applied = {one.key: one.applied for one in advice if one.applied is not None}
-    telling = [one for one in advice if one.reason is not Reason.CONTRACT_FITS]
-    told = "; ".join(f"{KEY_WORDS[one.key]}: {one.message}" for one in telling)
+    changes = [one for one in advice if one.reason is not Reason.CONTRACT_FITS]
+    text = "; ".join(f"{KEY_WORDS[one.key]}: {one.message}" for one in changes)
     return Recommendation(
         fetch=rates.get(_FETCH),
         produce=rates.get(_PRODUCE),
         applied=TotalRates(fetch=applied.get(_FETCH), produce=applied.get(_PRODUCE)) if applied else None,
         reason=_first_reason(advice).value,
-        message=shortened(told) if told else None,
+        message=shortened(text) if text else None,
     )
 
 
 def advice_remarks(advice: Mapping[tuple[str, str], Iterable[Advice]]) -> Iterator[str]:
     """A sentence for every rate that is recommended or applied, for a plan."""
-    for (tier_key, member), said in advice.items():
-        for one in said:
+    for (tier_key, member), advices in advice.items():
+        for one in advices:
             if one.recommended is not None:
                 yield f"{tier_key} / {member} ({one.reason.value}): {KEY_WORDS[one.key]}: {one.message}"
 
 
 def _first_reason(advice: Sequence[Advice]) -> Reason:
-    """What recommends comes before what does not, and a contract that fits comes last."""
+    """The reason of the pair: a recommendation first, a contract that fits last."""
     reasons = [one.reason for one in advice]
     order = (Reason.RECOMMENDATION_APPLIED, Reason.RECOMMENDED)
     first = next((reason for reason in order if reason in reasons), None)
     return first or next((reason for reason in reasons if reason is not Reason.CONTRACT_FITS), Reason.CONTRACT_FITS)
 
 
-# What the status of a BusinessTier says after a pass: its members as the decision reports them,
-# and two conditions.
+# --- the status of a BusinessTier -----------------------------------------------------------------
 #
-# Every number comes from the decision. A tier is Ready when each of its members is at its contract
-# (or would be, in
-# Observe mode); while an input is missing it is Unknown, because then nobody knows.
-
+# A tier is Ready when each of its members is at its contract (or would be, in Observe mode). While
+# an input is missing it is Unknown.
 
 # what needs attention most comes first; it becomes the tier's state and the reason of its Ready condition
 _WORST_FIRST = (
@@ -134,13 +132,13 @@ def tier_verdict(members: Sequence[MemberReport], decision: Decision, mode: Mode
 
 
 def unread_tier(reason: Reason, message: str) -> TierVerdict:
-    """The status of a tier that takes no part: it does not read, or its policy does not exist or cannot be read."""
+    """The status of a tier that takes no part: it or its policy cannot be read, or the policy does not exist."""
     conflict = Verdict("Conflict", Truth.UNKNOWN, reason, "Not looked at: see the condition Ready")
     return TierVerdict(TierStatus(), (ready(Truth.FALSE, reason, message), conflict))
 
 
 def starting_tier() -> TierVerdict:
-    """The status on first sight, before any pass has ended."""
+    """The status of an object that was just created, before any pass has ended."""
     message = "Seen; the first pass over its policy has not ended yet"
     return TierVerdict(
         TierStatus(),
@@ -149,7 +147,7 @@ def starting_tier() -> TierVerdict:
 
 
 def member_status(member: MemberReport, advice: Sequence[Advice] = ()) -> MemberStatus:
-    """One member's report in the words of the resource; the message only where there is something to say."""
+    """One member's report as a part of the status; the message only where it adds something."""
     return MemberStatus(
         name=member.member_name,
         leaders=member.leaders,
@@ -175,7 +173,7 @@ def _message(member: MemberReport) -> str | None:
 
 
 def _target(member: MemberReport) -> QuotaInForce | None:
-    """Where it is on its way to; where a throttle ends follows the load and is told in words."""
+    """The rates that it steps down to. A throttle has none: its end follows the load, and the message describes it."""
     if member.state is MemberState.THROTTLED or dict(member.target) == dict(member.quota):
         return None
     return _quota(member.target)
@@ -208,8 +206,8 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
         return ready(Truth.UNKNOWN, hold.reason, hold.message)
     lacking = sorted((member for member in members if not _is_content(member)), key=lambda member: _WORST_FIRST.index(member.state))
     if lacking:
-        told = listed([f"{member.member_name}: {member.message}" for member in lacking])
-        of_all = f"{len(lacking)} of {counted(len(members), 'member')} not at the contract: {told}"
+        text = listed([f"{member.member_name}: {member.message}" for member in lacking])
+        of_all = f"{len(lacking)} of {counted(len(members), 'member')} not at the contract: {text}"
         return ready(Truth.FALSE, lacking[0].reason, of_all)
     if mode is Mode.OBSERVE:
         return ready(
@@ -217,11 +215,11 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
         )
     throttled = [member for member in members if member.state is MemberState.THROTTLED]
     if throttled:
-        told = listed([f"{member.member_name}: {member.message}" for member in throttled])
-        of_all = f"{len(throttled)} of {counted(len(members), 'member')} throttled, as declared for a broker over its limit: {told}"
+        text = listed([f"{member.member_name}: {member.message}" for member in throttled])
+        of_all = f"{len(throttled)} of {counted(len(members), 'member')} throttled, as declared for a broker over its limit: {text}"
         return ready(Truth.TRUE, throttled[0].reason, of_all)
-    told = listed([f"{member.member_name}: {member.message}" for member in members])
-    return ready(Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract: {told}")
+    text = listed([f"{member.member_name}: {member.message}" for member in members])
+    return ready(Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract: {text}")
 
 
 def _is_content(member: MemberReport) -> bool:
@@ -253,7 +251,7 @@ class PolicyVerdict:
 def policy_verdict(
     result: PassResult, spec: PolicySpec, *, previous: Mapping[str, Any], rollups: RollupProgress | None = None
 ) -> PolicyVerdict:
-    """The status after a pass. `previous` is the status as it stands, for what this pass does not know."""
+    """The status after a pass. `previous` is the present status, for what this pass has no value of."""
     decision = result.decision
     brokers = _brokers(result, previous)
     known = result.seen.observation.quotas is not None
@@ -275,12 +273,12 @@ def policy_verdict(
 
 
 def unread_policy(reason: Reason, message: str) -> PolicyVerdict:
-    """The status of a policy whose spec cannot be acted on; nothing is said about its cluster."""
+    """The status of a policy whose spec cannot be acted on. The fields of its cluster stay as they are."""
     return PolicyVerdict(PolicyStatus(), (ready(Truth.FALSE, reason, message), *_not_looked_at(reason)))
 
 
 def starting_policy() -> PolicyVerdict:
-    """The status on first sight, before any pass has ended."""
+    """The status of an object that was just created, before any pass has ended."""
     message = "Seen; the first pass has not ended yet"
     return PolicyVerdict(PolicyStatus(), (ready(Truth.UNKNOWN, Reason.STARTING, message), *_not_looked_at(Reason.STARTING)))
 
@@ -294,11 +292,11 @@ def _brokers(result: PassResult, previous: Mapping[str, Any]) -> tuple[BrokerSta
     if topology is None:
         return _parsed(previous, "brokers", BrokerStatus)
     limits = result.seen.observation.policy.limits
-    said = {one.broker: one.pressure for one in result.decision.watched or ()}
-    now = rfc3339(result.seen.observation.now_seconds) if said else None
+    pressures = {one.broker: one.pressure for one in result.decision.watched or ()}
+    now = rfc3339(result.seen.observation.now_seconds) if pressures else None
     since = {(entry.get("id"), entry.get("pressure")): entry.get("since") for entry in previous.get("brokers") or ()}
     return tuple(
-        _broker(broker, limits.of(broker), pressure := said.get(broker, Pressure.UNKNOWN), since.get((broker, pressure.value)) or now)
+        _broker(broker, limits.of(broker), pressure := pressures.get(broker, Pressure.UNKNOWN), since.get((broker, pressure.value)) or now)
         for broker in sorted(topology.brokers)[:MAX_BROKERS]
     )
 
@@ -314,16 +312,16 @@ def _over(result: PassResult) -> int | None:
 
 
 def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[LevelStatus, ...] | None:
-    """The levels as decided; what a held pass does not know stays as it was said."""
+    """The levels as decided; a held pass leaves the previous ones."""
     if result.decision.holds:
         return _parsed(previous, "levels", LevelStatus)
     now = rfc3339(result.seen.observation.now_seconds)
-    stood = {level.get("level"): level for level in previous.get("levels") or ()}
-    return tuple(_level(one, stood.get(one.level.value) or {}, now) for one in result.decision.levels)
+    earlier = {level.get("level"): level for level in previous.get("levels") or ()}
+    return tuple(_level(one, earlier.get(one.level.value) or {}, now) for one in result.decision.levels)
 
 
 def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> LevelStatus:
-    """What began an episode is kept over a restart too: then only the status remembers it."""
+    """One level. The cause of an episode is kept over a restart too: then only the status has it."""
     same = before.get("state") == one.state.value
     because = (before.get("because") if before.get("state") in _BELOW_CONTRACT else None) or one.because
     document = {"level": one.level.value, "state": one.state.value, "since": before.get("since") if same else now}
@@ -361,13 +359,10 @@ def rfc3339(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# What the status of a QuotaOverride says after a pass: whether it is in force, for whom, and else
-# why not.
+# --- the status of a QuotaOverride ----------------------------------------------------------------
 #
-# Everything comes from the decision. An override is Ready when everybody whom it names has what it
-# says (or would have, in Observe mode);
-# one that is over is not Ready any more, and says since when it was in force.
-
+# An override is Ready when each member that it names has its rates (or would have them, in Observe
+# mode). One that has expired is not Ready any more, and keeps the time since when it was in force.
 
 _IN_PLACE = frozenset({Reason.OVERRIDDEN, Reason.OBSERVING})
 
@@ -381,7 +376,7 @@ class OverrideVerdict:
 
 
 def override_reports(result: PassResult, declared: Declared, overrides: Iterable[JsonObject]) -> list[tuple[JsonObject, OverrideVerdict]]:
-    """What is to be said of each of the policy's overrides that was read before the pass, broken ones included."""
+    """A status for each of the policy's overrides that was read before the pass, broken ones included."""
     if declared.overrides is None:
         return [(raw, _unknown(result.decision.holds)) for raw in overrides]
     known = {override.key: override for override in declared.overrides}
@@ -390,25 +385,25 @@ def override_reports(result: PassResult, declared: Declared, overrides: Iterable
     for member in result.decision.members:
         if member.member.override is not None:
             carried[member.member.override].append(member)
-    said = []
+    reports = []
     for raw in overrides:
         key = object_key(raw)
         if key in known:
-            said.append((raw, override_report(known[key], result, carried[key], previous=raw.get("status") or {})))
+            reports.append((raw, override_report(known[key], result, carried[key], previous=raw.get("status") or {})))
         elif key in broken:
-            said.append((raw, unread_override(Reason.INVALID_SPEC, broken[key])))
-    return said
+            reports.append((raw, unread_override(Reason.INVALID_SPEC, broken[key])))
+    return reports
 
 
 def override_report(
     override: Override, result: PassResult, members: Sequence[MemberReport], *, previous: Mapping[str, Any]
 ) -> OverrideVerdict:
-    """The status of an override that was read. `members` are the reports of those who have it; `previous` is the status as it stands."""
+    """The status of an override that was read. `members` are the reports of those who have it; `previous` is the present status."""
     observation, holds = result.seen.observation, result.decision.holds
     if not override.lasts(observation.now_seconds):
-        told = f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its members go back to what their tiers say"
-        told += f", but not yet: {holds[0].message}" if holds else ""
-        return OverrideVerdict(_status(override, "Expired", ()), (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, told),))
+        text = f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its members go back to what their tiers declare"
+        text += f", but not yet: {holds[0].message}" if holds else ""
+        return OverrideVerdict(_status(override, "Expired", ()), (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, text),))
     if observation.tiers is None:
         return _unknown(holds)
     verdict = _override_ready(override, result, members)
@@ -419,21 +414,21 @@ def override_report(
 
 
 def unread_override(reason: Reason, message: str) -> OverrideVerdict:
-    """The status of an override that takes no part: it does not read, or its policy does not exist or cannot be read."""
+    """The status of an override that takes no part: it or its policy cannot be read, or the policy does not exist."""
     status = OverrideStatus(state="Pending", members=None, since=None)
     return OverrideVerdict(status, (ready(Truth.FALSE, reason, message),))
 
 
 def starting_override() -> OverrideVerdict:
-    """The status on first sight, before any pass has ended."""
+    """The status of an object that was just created, before any pass has ended."""
     message = "Seen; the first pass over its policy has not ended yet"
     return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, Reason.STARTING, message),))
 
 
 def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:
-    """The status while an input is missing that decides whether it is in force: what was said of it stays."""
-    reason, told = (holds[0].reason, holds[0].message) if holds else (Reason.LIST_INCOMPLETE, Reason.LIST_INCOMPLETE.meaning)
-    return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, reason, told),))
+    """The status while an input is missing that decides whether it is in force: the previous fields stay."""
+    reason, text = (holds[0].reason, holds[0].message) if holds else (Reason.LIST_INCOMPLETE, Reason.LIST_INCOMPLETE.meaning)
+    return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, reason, text),))
 
 
 def override_remarks(overridden: Overridden) -> list[str]:
@@ -474,40 +469,40 @@ def _override_ready(override: Override, result: PassResult, members: Sequence[Me
     if policy.deleting:
         return ready(Truth.FALSE, Reason.GIVEN_BACK, f"policy {policy.key} is being deleted, and every quota goes back to what it was")
     if not members:
-        return _ready_for_nobody(override, policy.key, not_applicable)
+        return _ready_without_members(override, policy.key, not_applicable)
     if holds:
         return ready(Truth.UNKNOWN, holds[0].reason, holds[0].message)
     unfit = [misfit for misfit in not_applicable if misfit.reason is not Reason.OVERRULED]
     if unfit:
-        told = f"in force for {len(members)} of {counted(len(members) + len(unfit), 'member')}: {_why_not(unfit)}"
-        return ready(Truth.FALSE, unfit[0].reason, told)
+        text = f"in force for {len(members)} of {counted(len(members) + len(unfit), 'member')}: {_why_not(unfit)}"
+        return ready(Truth.FALSE, unfit[0].reason, text)
     lacking = [member for member in members if member.state not in _AT_CONTRACT and member.reason not in _IN_PLACE]
     if lacking:
-        told = f"{len(lacking)} of {counted(len(members), 'member')} not there yet: {_told(lacking)}"
-        return ready(Truth.FALSE, lacking[0].reason, told)
+        text = f"{len(lacking)} of {counted(len(members), 'member')} not there yet: {_member_words(lacking)}"
+        return ready(Truth.FALSE, lacking[0].reason, text)
     return _ready_for_all(override, members, not_applicable, mode=policy.mode)
 
 
-def _ready_for_nobody(override: Override, policy_key: str, not_applicable: Sequence[NotApplicable]) -> Verdict:
+def _ready_without_members(override: Override, policy_key: str, not_applicable: Sequence[NotApplicable]) -> Verdict:
     if not_applicable:
         return ready(Truth.FALSE, not_applicable[0].reason, f"changes nothing: {_why_not(not_applicable)}")
     who = f"no BusinessTier of level {override.target}" if override.level is not None else f"no member with exactly {override.target}"
-    told = f"policy {policy_key} has {who}, so this changes nothing; it takes effect by itself when there is one"
-    return ready(Truth.FALSE, Reason.NO_SUCH_MEMBER, told)
+    text = f"policy {policy_key} has {who}, so this changes nothing; it takes effect by itself when there is one"
+    return ready(Truth.FALSE, Reason.NO_SUCH_MEMBER, text)
 
 
 def _ready_for_all(override: Override, members: Sequence[MemberReport], not_applicable: Sequence[NotApplicable], *, mode: Mode) -> Verdict:
     besides = f"; not for {_why_not(not_applicable)}" if not_applicable else ""
     until = f"until {rfc3339(override.expires_at_seconds)}"
     if mode is Mode.OBSERVE:
-        told = f"mode is Observe, nothing is written; Enforce would have it in force for {counted(len(members), 'member')} {until}{besides}"
-        return ready(Truth.TRUE, Reason.OBSERVING, told)
+        text = f"mode is Observe, nothing is written; Enforce would have it in force for {counted(len(members), 'member')} {until}{besides}"
+        return ready(Truth.TRUE, Reason.OBSERVING, text)
     never = "never throttled " if override.exempt else ""
-    told = f"{never}{until}: {_told(members)}{besides}"
-    return ready(Truth.TRUE, Reason.OVERRIDDEN, f"{counted(len(members), 'member')} {told}")
+    text = f"{never}{until}: {_member_words(members)}{besides}"
+    return ready(Truth.TRUE, Reason.OVERRIDDEN, f"{counted(len(members), 'member')} {text}")
 
 
-def _told(members: Sequence[MemberReport]) -> str:
+def _member_words(members: Sequence[MemberReport]) -> str:
     return listed([f"{member.tier_key} {member.member_name}: {member.message}" for member in members])
 
 

@@ -1,7 +1,8 @@
-"""No password, token or key shows anywhere that the operator tells of: log lines at debug, statuses, Events, metrics, the audit trail.
+"""No password, token or key is in any output of the operator: log lines at debug, statuses, Events, metrics, the audit trail.
 
-A whole operator runs on Secrets that are read in earnest; only Kafka itself is a twin. Each value is looked for in the forms in which
-libraries carry it. User names are no secret here: a refused login is told with the name that was refused.
+A whole operator runs on Secrets that it really reads; only Kafka itself is a double. Each value is
+looked for in the forms in which libraries carry it. User names are no secret here: a refused login is
+reported with the name that was refused.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.settings import LogFormat, LogLevel
 
 POLICY = "streaming/orders"
-LOGIN = {"username": b"tide-admiral", "password": b"ebb/flood+slack=7"}
+LOGIN = {"username": b"harbour-admiral", "password": b"ebb/flood+slack=7"}
 CERTIFICATE = {"tls.crt": b"-----BEGIN CERTIFICATE-----\nSEAWALL", "tls.key": b"-----BEGIN PRIVATE KEY-----\nSLUICE"}
 SECRETS: Mapping[str, SecretData] = {
     "zookeeper": LOGIN,
     "clients": {
-        "username": b"tide-pilot",
+        "username": b"harbour-pilot",
         "password": b"spring&neap%9",
         **CERTIFICATE,
     },
@@ -56,14 +57,14 @@ SPEC = {
             "connect": "zk:2181",
             "authentication": {
                 "type": "digest",
-                "username": "tide-admiral",
+                "username": "harbour-admiral",
                 "passwordSecret": {"secretName": "zookeeper", "password": "password"},
             },
         },
         "tls": {},
         "authentication": {
             "type": "scram-sha-256",
-            "username": "tide-pilot",
+            "username": "harbour-pilot",
             "passwordSecret": {"secretName": "clients", "password": "password"},
             "certificateAndKey": {"secretName": "clients", "certificate": "tls.crt", "key": "tls.key"},
         },
@@ -78,21 +79,21 @@ SPEC = {
 
 
 def forms(value: bytes) -> set[str]:
-    """How a value may look in a text: as it is, line by line, escaped, encoded for headers, Secrets and addresses."""
+    """The forms of a value in a text: as it is, line by line, escaped, encoded for headers, Secrets and addresses."""
     text = value.decode("utf-8", "backslashreplace")
     return {*text.splitlines(), json.dumps(text)[1:-1], base64.b64encode(value).decode(), value.hex(), urllib.parse.quote(value, safe="")}
 
 
-def reported_values(secrets: Mapping[str, SecretData], told: str) -> set[str]:
-    """The values that show in what was told. A line that says what kind of file it is in gives nothing away."""
+def reported_values(secrets: Mapping[str, SecretData], output: str) -> set[str]:
+    """The values that are in the output. The first line of a PEM file, which has its kind only, is allowed."""
     values = {value for secret in secrets.values() for key, value in secret.items() if key != "username"}
     logins = {secret["username"] + b":" + secret["password"] for secret in secrets.values() if LOGIN.keys() <= secret.keys()}
-    return {form for value in values | logins for form in forms(value) if form in told and not form.startswith("-----")}
+    return {form for value in values | logins for form in forms(value) if form in output and not form.startswith("-----")}
 
 
 @dataclass
 class House:
-    """An operator of one policy whose Secrets are read in earnest, and everything that it tells."""
+    """An operator of one policy that really reads its Secrets, and all of its output."""
 
     stage: Stage
     shelf: Shelf
@@ -115,7 +116,7 @@ class House:
         loop.ask_to_stop()
         assert loop.wait(10.0)
 
-    def told(self) -> str:
+    def output(self) -> str:
         """Everything but the log."""
         statuses = [self.stage.kubernetes.list_all(kind).items for kind in KINDS]
         metrics = generate_latest(self.stage.telemetry.registry).decode()
@@ -151,7 +152,7 @@ def a_refusal() -> None:
 
 @pytest.fixture(params=list(LogFormat))
 def log(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
-    """What the process logs at debug, in each format, libraries included."""
+    """The log of the process at debug, in each format, libraries included."""
     loggers = [logging.getLogger(name) for name in (None, "tidegate")]
     before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
     set_up_logging(request.param, LogLevel.DEBUG)
@@ -174,14 +175,14 @@ TROUBLES: dict[str, tuple[Mapping[str, SecretData], Callable[[], None], str]] = 
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_no_value_of_a_secret_is_told(trouble: str, log: Callable[[], str]) -> None:
+def test_no_value_of_a_secret_is_in_any_output(trouble: str, log: Callable[[], str]) -> None:
     secrets, raises, reason = TROUBLES[trouble]
     house = house_of(secrets, raises)
     house.live(lambda: reason in house.reasons())
-    logged, told = log(), house.told()
+    logged, output = log(), house.output()
     assert "Connecting" in logged or reason == "SecretUnreadable"
-    assert reason in told
-    assert reported_values(secrets, logged + told) == set()
+    assert reason in output
+    assert reported_values(secrets, logged + output) == set()
 
 
 @pytest.mark.parametrize("form", ["ebb/flood+slack=7", "ZWJiL2Zsb29kK3NsYWNrPTc=", "ebb%2Fflood%2Bslack%3D7", "SLUICE"])
@@ -196,7 +197,7 @@ def test_a_bug_is_logged_with_its_traceback_so_that_the_sieve_has_something_to_l
 
 
 def test_secrets_are_read_by_the_names_that_the_policy_gives_and_no_others() -> None:
-    house = house_of({**SECRETS, "unrelated": {"password": b"nobody asks"}})
+    house = house_of({**SECRETS, "unrelated": {"password": b"not asked for"}})
     asked: list[str] = []
     read = house.stage.kubernetes.read_secret
 

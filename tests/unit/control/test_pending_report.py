@@ -1,4 +1,4 @@
-"""Objects are spoken of before the first pass ends only when that takes long, and the pass has the last word."""
+"""Objects are reported before the first pass ends only when that takes long, and the report of the pass comes last."""
 
 import threading
 from typing import Any
@@ -11,42 +11,42 @@ from tidegate.control import controller as controller_module
 from tidegate.control.controller import report_pending_if_slow
 
 
-def test_what_is_over_in_time_is_never_spoken_of() -> None:
-    said: list[str] = []
-    with report_pending_if_slow(lambda: said.append("seen"), 60.0):
+def test_a_pass_that_ends_in_time_has_no_report_before() -> None:
+    reported: list[str] = []
+    with report_pending_if_slow(lambda: reported.append("seen"), 60.0):
         pass
-    assert said == []
+    assert reported == []
 
 
-def test_a_word_that_was_begun_is_finished_before_the_next() -> None:
-    said: list[str] = []
+def test_a_report_that_was_begun_is_finished_before_the_next() -> None:
+    reported: list[str] = []
     begun, go_on = threading.Event(), threading.Event()
 
-    def say() -> None:
+    def report() -> None:
         begun.set()
         go_on.wait(10.0)
-        said.append("seen")
+        reported.append("seen")
 
-    with report_pending_if_slow(say, 0.0):
+    with report_pending_if_slow(report, 0.0):
         assert begun.wait(10.0)
         threading.Timer(0.05, go_on.set).start()
-    said.append("done")
-    assert said == ["seen", "done"]
+    reported.append("done")
+    assert reported == ["seen", "done"]
 
 
-def test_once_it_is_not_needed_any_more_it_is_not_said_however_long_the_rest_takes() -> None:
-    said: list[str] = []
-    with report_pending_if_slow(lambda: said.append("seen"), 60.0) as unneeded:
+def test_once_it_is_not_needed_there_is_no_report_however_long_the_rest_takes() -> None:
+    reported: list[str] = []
+    with report_pending_if_slow(lambda: reported.append("seen"), 60.0) as unneeded:
         unneeded()
         assert not waiting_to_speak()
-    assert said == []
+    assert reported == []
 
 
 def waiting_to_speak() -> bool:
     return any(isinstance(thread, threading.Timer) for thread in threading.enumerate())
 
 
-def test_a_pass_that_only_has_much_to_write_is_not_spoken_of_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_only_has_much_to_write_is_not_reported_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     policy, _ = stage.policy(), stage.tier()
     facts, write = stage.store.facts, stage.store.write
@@ -68,7 +68,7 @@ def test_a_pass_that_only_has_much_to_write_is_not_spoken_of_before_it_ends(monk
 
 
 def test_while_a_cluster_keeps_the_first_pass_waiting_its_objects_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_module, "FIRST_WORD_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(controller_module, "PENDING_AFTER_SECONDS", 0.0)
     stage = Stage()
     policy, tier = stage.policy(), stage.tier()
     seen: list[tuple[str, str]] = []
