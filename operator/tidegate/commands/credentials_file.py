@@ -135,7 +135,7 @@ def read_credentials_file(path: Path) -> CredentialsFile:
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, f"cannot be read ({error})") from error
     except yaml.YAMLError:
-        raise _unreadable(path, "is not YAML") from None
+        raise _unreadable(path, "is not YAML") from None  # where is not shown: it may be in the middle of a password
     keys: dict[str, bytes] = {}
     for document in documents:
         is_list = isinstance(document, dict) and document.get("kind") == "List"

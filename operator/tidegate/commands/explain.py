@@ -67,7 +67,7 @@ class KeyExplanation:
     def total_over(self, brokers: int | None) -> int | None:
         """What one bucket may use over all brokers together, bytes per second or the key's own unit; None = unknown or unlimited."""
         value = enforced_rate(self.applies.text) if self.applies else None
-        return None if value is None or brokers is None else value * brokers
+        return value * brokers if value is not None and brokers else None
 
 
 def explain_client(
@@ -236,10 +236,16 @@ def _total_sentences(explanation: KeyExplanation, applies: Applicable, brokers: 
     report, total = explanation.report, explanation.total_over(brokers)
     if report and explanation.key in report.permitted_total:
         yield _scaled_sentence(explanation, report)
-    if total is None:
+    if brokers == 0:
+        yield "Every broker counts for itself. No broker is registered in ZooKeeper now, so there is no total to show."
+    elif total is None:
         yield "Every broker counts for itself, so the total is this value times the brokers that the client reaches."
     else:
-        yield f"Every broker counts for itself: up to {short_words(explanation.key, total)} over all {brokers} brokers."
+        yield f"Every broker counts for itself: up to {short_words(explanation.key, total)} over {_brokers(brokers)}."
+
+
+def _brokers(count: int | None) -> str:
+    return "the only broker" if count == 1 else f"all {count} brokers"
 
 
 def _scaled_sentence(explanation: KeyExplanation, report: MemberReport) -> str:

@@ -108,7 +108,9 @@ def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
     try:
         documents = list(yaml.load_all(text, Loader=_AsKubectlReads))
     except yaml.YAMLError as error:
-        raise InvalidResource(f"{name} is not YAML: {error}. Nothing was planned.") from error
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        raise InvalidResource(f"{name} is not YAML{place}: check indentation, brackets and quotes. Nothing was planned.") from error
     for document in documents:
         if document is None:
             continue

@@ -316,12 +316,19 @@ def _is_echo(details: Any) -> bool:
     return bool(details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"])
 
 
+_BOUNDS = {"too_short": ("least", "min_length"), "too_long": ("most", "max_length")}  # of lists and maps
+
+
 def _must(details: Any) -> str:
     if details["type"] == "missing":
         return "is required"
     if details["type"] == "extra_forbidden":
         return _UNKNOWN_FIELD
-    return re.sub(r"^(Value error, |(Input|String|Tuple) (?=should))", "", str(details["msg"])).replace("should ", "must ", 1)
+    if details["type"] in _BOUNDS:
+        bound, name = _BOUNDS[details["type"]]
+        count = details["ctx"][name]
+        return f"must have at {bound} {count} {'item' if count == 1 else 'items'}"
+    return re.sub(r"^(Value error, |(Input|String) (?=should))", "", str(details["msg"])).replace("should ", "must ", 1)
 
 
 def _shown(details: Any) -> str:

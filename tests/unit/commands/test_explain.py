@@ -16,6 +16,7 @@ from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
+from tidegate.kafka.zookeeper.tree import Create
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 ANY = Default.DEFAULT
@@ -103,6 +104,16 @@ def test_a_value_that_limits_nothing_says_so(world: Any, golden: Callable[[str],
     text = explained(world, "--zookeeper", "zk-1:2181")
     assert 0 in numbers(text) or "'0'" in text
     golden(text.splitlines()[-3])
+
+
+@pytest.mark.parametrize("brokers", [0, 1, 3])
+def test_the_total_is_over_the_brokers_that_are_registered(world: Any, brokers: int, golden: Callable[[str], None]) -> None:
+    world.store.put(ALICE, {FETCH: "20000000"})
+    world.store.tree.commit([Create(f"/brokers/ids/{broker}", b"{}", ()) for broker in range(brokers)])
+    text = explained(world, "--zookeeper", "zk-1:2181")
+    document = json.loads(explained(world, "--zookeeper", "zk-1:2181", "-o", "json"))
+    assert document["keys"]["consumer_byte_rate"]["totalOverBrokers"] == (20_000_000 * brokers or None)
+    golden(line_with(text, "Every broker"))
 
 
 def test_without_any_quota_a_person_is_told_that_nobody_is_measured(world: Any, golden: Callable[[str], None]) -> None:

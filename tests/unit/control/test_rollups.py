@@ -147,7 +147,7 @@ def test_a_job_of_a_policy_that_had_the_name_before_counts_for_nothing(desk: Des
     assert desk.look().due.active is None  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("text", "says"), [("", "no JSON"), ("[1]", "schemaVersion")])
+@pytest.mark.parametrize(("text", "says"), [("", "not JSON"), ("[1]", "schemaVersion")])
 def test_a_result_that_does_not_read_is_not_used_and_told(desk: Desk, text: str, says: str) -> None:
     desk.write(text)
     said = desk.verdict(desk.look())
