@@ -1,9 +1,9 @@
 """Credentials from a file, in place of the Secrets that a policy names.
 
 The file is YAML with keys and plain values, or Secrets as `kubectl get secret -o yaml` prints them: one, several documents, or a list.
-All keys count, whatever their Secret is called. Values are never shown, in errors neither.
+The names of the Secrets do not matter, only their keys. Values are never shown, not even in errors.
 
-It is a module of its own because it needs the resources and their clients, which `tidegate --help` does without.
+It is a module of its own because it imports the resources and their clients, which `tidegate --help` does without.
 """
 
 import base64
@@ -41,10 +41,10 @@ Login = TypeVar("Login", bound=Authentication)
 
 @dataclass(frozen=True, slots=True)
 class CredentialsFile:
-    """What a file holds.
+    """The keys of a file, with their values.
 
-    Where the policy declares `tls` or `authentication`, the file's keys stand for those of the Secrets that it names, and a key `username`
-    for its user. Where it declares neither, a key's name decides what it is for: `username` and `password` or `token`, `ca.crt`, `tls.crt`
+    Where the policy declares `tls` or `authentication`, the file's keys replace those of the Secrets that it names, and a key `username`
+    replaces its user. Where it declares neither, a key's name decides its use: `username` and `password` or `token`, `ca.crt`, `tls.crt`
     and `tls.key`.
     """
 
