@@ -1,6 +1,6 @@
-"""How a connection is encrypted and who logs in: one shape for Kafka, ZooKeeper and Prometheus, in the words of Strimzi's KafkaConnect.
+"""TLS and login of a connection: one shape for Kafka, ZooKeeper and Prometheus, with the field names of Strimzi's KafkaConnect.
 
-The Secrets that Strimzi makes for a KafkaUser and for its cluster CA fit unchanged. Nothing here holds a value of a Secret.
+The Secrets that Strimzi makes for a KafkaUser and for its cluster CA fit unchanged. The fields name Secrets; they hold no values.
 """
 
 from typing import Annotated, Literal
