@@ -97,7 +97,7 @@ def _explain_key(
 
 
 def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKey) -> Author | None:
-    """Who set this value according to the ledger; None = the ledger has nothing on it, so it was not Tidegate."""
+    """The writer of this value according to the ledger; None = it has no entry, so it was not Tidegate."""
     stored = quotas.get(entity)
     record = stored.ledger if stored else None
     entry = record.entries.get(key) if record else None

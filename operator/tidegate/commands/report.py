@@ -34,7 +34,7 @@ from tidegate.rollup.tables.store import UsageStore
 
 @dataclass(frozen=True, slots=True)
 class PolicyParts:
-    """What a policy adds to a report. Without one there are only the series of the usual exporters."""
+    """A policy's share of a report. Without a policy there are only the series of the usual exporters."""
 
     key: str = ""
     members: Sequence[MemberTerms] = ()

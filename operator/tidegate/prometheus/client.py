@@ -326,7 +326,7 @@ class Asking:
         return tuple(dict.fromkeys(self._problems))
 
     def ask(self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float) -> list[Item] | None:
-        """What `each` makes of every series with a sample in the last `seconds`; None = not asked, or no answer that can be used.
+        """Return what `each` makes of every series with a sample in the last `seconds`; None = not asked, or no usable answer.
 
         `what` names the query in problems.
         """

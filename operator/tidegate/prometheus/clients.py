@@ -128,7 +128,7 @@ def newest_of_each(
 
 
 def overlap(one: ClientSample, other: ClientSample) -> bool:
-    """Whether two series of the same client lived at the same time."""
+    """Whether two series of the same client overlap in time."""
     return one.first_at_seconds <= other.at_seconds and other.first_at_seconds <= one.at_seconds
 
 

@@ -164,7 +164,7 @@ def queries_of(settings: MetricsSettings) -> Queries:
 
 
 def matchers_of(settings: MetricsSettings) -> list[str]:
-    """What every series must have besides, by the settings; none where no matchers are set."""
+    """The settings' matchers, which are added to every query."""
     return [is_equal(label, settings.matchers[label]) for label in sorted(settings.matchers)]
 
 

@@ -25,7 +25,7 @@ QuotaStoreKind = Literal["ZooKeeper", "AdminApi"]
 
 
 class ZooKeeperConnection(SchemaModel):
-    """Where the brokers keep their configuration in ZooKeeper mode."""
+    """The ZooKeeper in which the brokers keep their configuration."""
 
     connect: ZooKeeperConnect = Field(
         description="The brokers' own zookeeper.connect: host:port pairs separated by commas, then the chroot if they have one."
@@ -250,7 +250,7 @@ class WhenStale(SchemaModel):
 
 
 class MetricsSource(SchemaModel):
-    """Where load is measured, how often, and when a reading is too old to act on."""
+    """The source of load: where it is measured, how often, and when a reading is too old to act on."""
 
     prometheus: Prometheus = Field(description="The Prometheus server that scrapes the brokers.")
     preset: MetricsPreset = Field(
@@ -428,12 +428,12 @@ class BrokerLimits(SchemaModel):
     )
 
     def egress_of(self, broker_id: int) -> NicLimits | None:
-        """What may leave one broker; None where nothing is set for it."""
+        """The limit and capacity out of one broker; None where nothing is set for it."""
         override = self._override_of(broker_id)
         return _merged(self.egress, None if override is None else override.egress)
 
     def ingress_of(self, broker_id: int) -> NicLimits | None:
-        """What may enter one broker; None where nothing is set for it."""
+        """The limit and capacity into one broker; None where nothing is set for it."""
         override = self._override_of(broker_id)
         return _merged(self.ingress, None if override is None else override.ingress)
 
@@ -533,7 +533,7 @@ DeletionPolicy = Literal["Restore", "Retain"]
 
 
 class PolicySpec(SchemaModel):
-    """What a person wants of one Kafka cluster."""
+    """The desired state of one Kafka cluster."""
 
     mode: PolicyMode = Field(
         description="Observe: decide, publish and audit, but write nothing to Kafka. Enforce: act. There is no default; choose."

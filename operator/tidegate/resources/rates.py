@@ -198,7 +198,7 @@ IN_ONE_FORM = Rule(
 
 
 class ContractRates(SchemaModel):
-    """What a member is promised, in exactly one form."""
+    """The contract of a member, in exactly one form."""
 
     per_partition: DirectionRates | None = Field(default=None, description=f"{PER_PARTITION} The member needs topics.")
     per_broker: DirectionRates | None = Field(default=None, description=PER_BROKER)
@@ -215,7 +215,7 @@ class ContractRates(SchemaModel):
 
 
 class ThrottledRates(SchemaModel):
-    """What the members of a tier drop to, in each form that their contracts use."""
+    """The rates that the members of a tier drop to, in each form that their contracts use."""
 
     per_partition: DirectionRates | None = Field(default=None, description=f"For members with a contract perPartition. {PER_PARTITION}")
     per_broker: DirectionRates | None = Field(default=None, description=f"For members with a contract perBroker. {PER_BROKER}")

@@ -68,7 +68,7 @@ _requested = Rule(
 
 
 class RollupStorage(SchemaModel):
-    """Where the tables are."""
+    """The storage of the tables."""
 
     url: StorageUrl = Field(
         description="Folder of the tables: file:///path on a volume (see claimName), or s3://, gs:// or abfs:// with the Job's identity."
@@ -98,7 +98,7 @@ class RollupStorage(SchemaModel):
 
     @property
     def mount_path(self) -> str | None:
-        """Where the claim is mounted; None without one."""
+        """The folder where the claim is mounted; None without one."""
         return self.url.removeprefix("file://").rstrip("/") if self.claim_name is not None else None
 
 
@@ -155,7 +155,7 @@ class RetentionDays(SchemaModel):
 
 
 class PricePerGiB(SchemaModel):
-    """What 2^30 bytes cost in a chargeback report."""
+    """The price of 2^30 bytes in a chargeback report."""
 
     fetch: Price | None = Field(default=None, description="Price of each GiB fetched. Unset means that none is shown.")
     produce: Price | None = Field(default=None, description="Price of each GiB produced. Unset means that none is shown.")

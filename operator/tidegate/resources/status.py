@@ -74,7 +74,7 @@ class QuotaCounts(SchemaModel):
 
 
 class PolicySummary(SchemaModel):
-    """What kubectl get shows."""
+    """The columns of kubectl get."""
 
     brokers: Count | None = Field(default=None, description="Live brokers.")
     over: Count | None = Field(default=None, description="Brokers over their limit. Unset where load is not measured.")
@@ -140,7 +140,7 @@ class TotalRates(SchemaModel):
 
 
 class Recommendation(SchemaModel):
-    """What usage says of a member's contract."""
+    """The contract that fits a member's usage."""
 
     fetch: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
     produce: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
@@ -181,7 +181,7 @@ class MemberStatus(SchemaModel):
 
 
 class TierStatusSummary(SchemaModel):
-    """What kubectl get shows."""
+    """The columns of kubectl get."""
 
     members: Count | None = Field(default=None, description="Members of the spec that the last pass saw.")
     state: CamelCaseWord | None = Field(
@@ -229,7 +229,7 @@ class OverriddenMember(SchemaModel):
 
 
 class OverrideStatusSummary(SchemaModel):
-    """What kubectl get shows."""
+    """The columns of kubectl get."""
 
     target: Annotated[str, Field(max_length=1024)] | None = Field(
         default=None, description="Whom it is for, such as 'user=reports' or 'L2'."

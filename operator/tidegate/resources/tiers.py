@@ -101,7 +101,7 @@ def _rate(rates: Any, form: str, direction: str) -> int | None:
 
 
 class TierSpec(SchemaModel):
-    """What a person wants for one group of businesses."""
+    """The desired state of one group of businesses."""
 
     policy_ref: PolicyRef = Field(description="The policy, and so the Kafka cluster, that this tier belongs to. It may be created later.")
     level: TierLevel = Field(
@@ -190,7 +190,7 @@ class OverrideTarget(SchemaModel):
 
 
 class OverrideSpec(SchemaModel):
-    """What a person decided, for whom, until when and why."""
+    """One decision of a person: for whom, until when and why."""
 
     policy_ref: PolicyRef = Field(description="The policy, and so the Kafka cluster, that this is about. It may be created later.")
     target: OverrideTarget = Field(description="Whom it is for.")

@@ -287,7 +287,7 @@ def _records(write: QuotaWrite) -> list[LedgerRecord]:
 
 
 def _unsafe_value(write: QuotaWrite, present: Mapping[QuotaKey, str]) -> str | None:
-    """Why a value must not reach a broker; None = all are fine. What stood there before us may come back as it was."""
+    """The reason why a value must not reach a broker; None = all are safe. The value from before us may be restored as it was."""
     entries = write.seen.ledger.entries if write.seen.ledger else {}
     for key, value in write.values.items():
         if value is None or is_ours(key, value):
