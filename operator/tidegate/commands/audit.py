@@ -347,13 +347,13 @@ def _answer(around: CommandContext, trail: AuditLines, output: OutputFormat, *, 
 def _warnings(trail: AuditLines) -> Iterator[str]:
     if trail.unreadable:
         shown = ", ".join(str(number) for number in trail.unreadable[:5])
-        yield f"{len(trail.unreadable)} audit lines are torn and left out (line {shown}): the process died or the disk was full."
+        yield f"Torn audit lines that are left out: {len(trail.unreadable)} (line {shown}). The process died or the disk was full."
     if trail.is_torn:
         yield "The last line is not complete and left out: it is being written, or the process died in it."
 
 
 def _nothing(trail: AuditLines) -> str:
-    return "No line of the audit trail matches." + (f" {trail.others} lines of other logs were passed over." if trail.others else "")
+    return "No line of the audit trail matches." + (f" Lines of other logs that were passed over: {trail.others}." if trail.others else "")
 
 
 def _sheet(lines: Sequence[AuditLine]) -> Sheet:

@@ -133,7 +133,7 @@ def read_credentials_file(path: Path) -> CredentialsFile:
     try:
         documents = [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, f"cannot be read ({error})") from error
+        raise _unreadable(path, f"cannot be read ({file_problem(error)})") from error
     except yaml.YAMLError:
         raise _unreadable(path, "is not YAML") from None  # where is not shown: it may be in the middle of a password
     keys: dict[str, bytes] = {}
@@ -147,6 +147,11 @@ def read_credentials_file(path: Path) -> CredentialsFile:
                 raise _unreadable(path, f"has {', '.join(twice)} twice, with different values; leave one of them out")
             keys.update(values)
     return CredentialsFile(path, keys)
+
+
+def file_problem(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read, without Python's number of the error and the path, which the message names already."""
+    return error.strerror or "an error of the operating system" if isinstance(error, OSError) else "it is not UTF-8"
 
 
 def _secret_values(path: Path, secret: Mapping[str, object]) -> SecretData:

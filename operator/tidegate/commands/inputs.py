@@ -19,7 +19,7 @@ from controller_logic.decision import Note
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
-from tidegate.commands.credentials_file import read_credentials_file
+from tidegate.commands.credentials_file import file_problem, read_credentials_file
 from tidegate.control.connections import Secrets, open_cluster, read_secrets
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
@@ -99,7 +99,7 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise NotFound(Reason.INVALID_SPEC, f"File {path} cannot be read ({error}); nothing was planned.") from error
+        raise NotFound(Reason.INVALID_SPEC, f"File {path} cannot be read ({file_problem(error)}); nothing was planned.") from error
 
 
 def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:

@@ -109,12 +109,24 @@ def parse_quota(data: bytes | None, *, child_count: int = 0) -> QuotaContent:
         text = data.decode("utf-8")
         root = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise ForeignContent(f"it is not JSON as Kafka writes it ({error})") from error
+        raise ForeignContent(f"it is not JSON as Kafka writes it ({json_problem(error)})") from error
     config = _config_of(root)
     settings = _settings(text, config)
     for key, value in QuotaContent(settings).quotas.items():
         _require_readable(key, value)
     return QuotaContent(settings)
+
+
+def json_problem(error: Exception) -> str:
+    """What is wrong with a text that is not the expected JSON, without the words of Python's parser."""
+    match error:
+        case json.JSONDecodeError():
+            return f"the text breaks off or is wrong at character {error.pos + 1}"
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case RecursionError():
+            return "it is nested too deeply"
+    return str(error)
 
 
 def _config_of(root: object) -> dict[str, str]:

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
 from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, RetryLater, WriteRefused
-from tidegate.kafka.names import EMPTY, QuotaContent, config_path, ledger_node, parse_quota
+from tidegate.kafka.names import EMPTY, QuotaContent, config_path, json_problem, ledger_node, parse_quota
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 
@@ -66,7 +66,7 @@ def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
         entries = {QuotaKey(key): _parse_entry(entry) for key, entry in _mapping(root["entries"]).items()}
         return LedgerRecord(entity, _text(root["policy_key"]), _text(root["policy_uid"]), entries)
     except (ValueError, RecursionError) as error:
-        raise ForeignContent(f"its ledger record cannot be read ({error})") from error
+        raise ForeignContent(f"its ledger record cannot be read ({json_problem(error)})") from error
 
 
 def claim_to_bytes(claim: Claim) -> bytes:
@@ -81,8 +81,8 @@ def parse_claim(data: bytes | None) -> Claim:
         return Claim(_text(root["policy_key"]), _text(root["policy_uid"]))
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
-            f"{CLAIM_PATH} in ZooKeeper cannot be read ({error}), so it is not known which policy manages this cluster and nothing is "
-            "written. If a newer Tidegate wrote it, use that version; otherwise look at the node and delete it."
+            f"{CLAIM_PATH} in ZooKeeper cannot be read ({json_problem(error)}), so it is not known which policy manages this cluster and "
+            "nothing is written. If a newer Tidegate wrote it, use that version; otherwise look at the node and delete it."
         ) from error
 
 
@@ -285,7 +285,9 @@ def _object(path: str, node: Znode) -> dict[str, object]:
     try:
         content = json.loads((node.data or b"").decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ForeignContent(f"{path} is not JSON as Kafka writes it ({error}), so nothing is written. Look at the node.") from error
+        raise ForeignContent(
+            f"{path} is not JSON as Kafka writes it ({json_problem(error)}), so nothing is written. Look at the node."
+        ) from error
     if not isinstance(content, dict):
         raise ForeignContent(f"{path} is not a JSON object as Kafka writes it, so nothing is written. Look at the node.")
     return content
