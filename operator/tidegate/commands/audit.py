@@ -1,4 +1,4 @@
-"""`tidegate audit`: what the operator decided, wrote and brought about, from its audit trail; by line, or added up by level."""
+"""`tidegate audit`: the operator's decisions, writes and their effects from its audit trail, by line or added up by level."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,7 @@ from tidegate.errors import InvalidResource, NotFound
 from tidegate.resources.fields import moment
 from tidegate.settings import STANDARD_STREAM
 
-# An audit line as one sentence for people. Every number comes from the line; one that a line does
-# not tell is not made up.
+# One sentence for each audit line. Every number comes from the line; a missing one is never made up.
 
 
 _UNKNOWN = "unknown"
@@ -35,7 +34,7 @@ _ENDS = {"applied": "", "wouldWrite": " (mode Observe: not written)"}
 
 
 def line_words(line: AuditLine) -> str:
-    """What happened, without when and for which policy. A kind of a later version is shown as it stands."""
+    """The event, without its time and policy. A kind of a later version is shown as it is."""
     words = _WORDS.get(str(line.get("kind")))
     return words(line) if words is not None else ", ".join(f"{name}={value}" for name, value in line.items())
 
@@ -48,7 +47,7 @@ def _round(line: AuditLine) -> str:
 
 
 def _broker_parts(line: AuditLine) -> Iterator[str]:
-    """The brokers that need something; all others would only hide them."""
+    """Only the brokers that need a cut or have room: a list of all brokers would hide them."""
     for broker in line.get("brokers", ()):
         if broker.get("need"):
             yield f"broker {broker['id']} carries {_rate(broker.get('nic'))} of {_rate(broker.get('threshold'))}"
@@ -63,10 +62,10 @@ def _action(action: Mapping[str, Any]) -> str:
     what, mute = f"{action.get('kind')} {action.get('entity')} ({action.get('tier')})", action.get("predictedMute_s") or 0
     if action.get("waits_s") is not None:
         return f"{what} in {action['waits_s']:.0f} s: it was lowered a moment ago"
-    told = [_LIMITED_BY[action["limitedBy"]]] if action.get("limitedBy") in _LIMITED_BY else []
-    told += [f"mute up to {mute:.0f} s"] if mute else []
+    details = [_LIMITED_BY[action["limitedBy"]]] if action.get("limitedBy") in _LIMITED_BY else []
+    details += [f"mute up to {mute:.0f} s"] if mute else []
     change = f"{_rate(action.get('from'))} -> {_rate(action.get('to'))}"
-    return f"{what} {change}" + (f", {', '.join(told)}" if told else "")
+    return ", ".join([f"{what} {change}", *details])
 
 
 def _write(line: AuditLine) -> str:
@@ -84,10 +83,10 @@ def _change(line: AuditLine) -> str:
 
 def _terms(line: AuditLine) -> str:
     key, mute = _key(line), line.get("predictedMute_s") or 0
-    told = [str(line["level"])] if line.get("level") else []
-    told += [f"contract {_value(key, line['contract'])}"] if key is not None and line.get("contract") is not None else []
-    told += [f"mute up to {mute:.0f} s"] if mute else []
-    return f" ({', '.join(told)})" if told else ""
+    terms = [str(line["level"])] if line.get("level") else []
+    terms += [f"contract {_value(key, line['contract'])}"] if key is not None and line.get("contract") is not None else []
+    terms += [f"mute up to {mute:.0f} s"] if mute else []
+    return f" ({', '.join(terms)})" if terms else ""
 
 
 def _effect(line: AuditLine) -> str:
@@ -101,10 +100,10 @@ def _effect(line: AuditLine) -> str:
 def _effect_on(entity: Mapping[str, Any]) -> str:
     rates = f"{_rate(entity.get('rateBefore'))} -> {_rate(entity.get('rateAfter'))}"
     mutes = f"mute {_seconds(entity.get('observedMute_s'))} of at most {_seconds(entity.get('predictedMute_s'))}"
-    told = [f"{entity.get('entity')} sends {rates}"]
-    told += [mutes] if entity.get("kind") == "cut" else []
-    told += ["changed again since"] if entity.get("changedSince") else []
-    return ", ".join(told)
+    parts = [f"{entity.get('entity')} sends {rates}"]
+    parts += [mutes] if entity.get("kind") == "cut" else []
+    parts += ["changed again since"] if entity.get("changedSince") else []
+    return ", ".join(parts)
 
 
 def _hold(line: AuditLine) -> str:
@@ -146,10 +145,10 @@ _WORDS: Mapping[str, Callable[[AuditLine], str]] = {
 KINDS = tuple(_WORDS)
 
 
-# What a trail adds up to, for each policy and level: cuts, raises, time below contract, worst
-# mutes, and the brokers that caused it.
+# Totals for each policy and level: cuts, raises, time below contract, longest mutes, and the brokers
+# that caused them.
 #
-# It counts what was written, not what was only decided. A time that is still running ends with the
+# Only quotas that were really written are counted. A period that is still running ends with the
 # last line that was read.
 
 
@@ -161,7 +160,7 @@ _Rate = tuple[str, str]  # entity, key
 
 @dataclass(slots=True)
 class Tally:
-    """One level of one policy. Mutes are in seconds, None = none was told of. `below` are the rates that are below their contract now."""
+    """Totals of one level of one policy. Mutes are in seconds, None = no line has one. `below` are the rates below their contract now."""
 
     cuts: int = 0
     raises: int = 0
@@ -173,7 +172,7 @@ class Tally:
     since_seconds: float = 0.0
 
     def write(self, line: AuditLine, at_seconds: float) -> None:
-        """One quota that was really written."""
+        """Count one quota that was written."""
         before, after, contract = (line.get(name) for name in ("from", "to", "contract"))
         if line.get("round") or line.get("reason") in _THROTTLING:
             if isinstance(after, int) and (before is None or after < before):
@@ -185,7 +184,7 @@ class Tally:
         self._mark((str(line.get("entity")), str(line.get("key"))), at_seconds, is_below=is_below)
 
     def _mark(self, rate: _Rate, at_seconds: float, *, is_below: bool) -> None:
-        """Time counts while any rate of the level is below its contract."""
+        """Start or stop the time below contract: it runs while any rate of the level is below."""
         was_below = bool(self.below)
         self.below = self.below | {rate} if is_below else self.below - {rate}
         if self.below and not was_below:
@@ -197,7 +196,7 @@ class Tally:
         if self.below:
             self.seconds_below += at_seconds - self.since_seconds
 
-    def told(self) -> Document:
+    def document(self) -> Document:
         return {
             "cuts": self.cuts,
             "raises": self.raises,
@@ -209,7 +208,7 @@ class Tally:
 
 
 def summary_of(lines: Sequence[AuditLine]) -> Mapping[Group, Tally]:
-    """Every level of every policy of which a line tells, in order."""
+    """Every level of every policy that occurs in the lines, in order."""
     tallies: dict[Group, Tally] = {}
     for line in lines:
         _add(tallies, line)
@@ -242,7 +241,7 @@ def _larger(one: float | None, other: object) -> float | None:
 
 
 def summary_document(summary: Mapping[Group, Tally]) -> list[Document]:
-    return [{"policy": policy, "level": level, **tally.told()} for (policy, level), tally in summary.items()]
+    return [{"policy": policy, "level": level, **tally.document()} for (policy, level), tally in summary.items()]
 
 
 def summary_sheet(summary: Mapping[Group, Tally]) -> Sheet:
@@ -297,7 +296,7 @@ def audit(
 ) -> None:
     """Show what the operator decided, on which readings, what it wrote and what that did, from its audit trail (`run --audit-file`).
 
-    Lines of a log that are not the trail's are passed over, so `kubectl logs` can be piped in; a line that a crash tore is told of.
+    Lines of a log that are not the trail's are passed over, so `kubectl logs` can be piped in; a line that a crash tore is reported.
     The observed mute is Kafka's own, a mean over up to a minute. With --summary a level counts as below contract while any of its members
     is.
     """
@@ -332,7 +331,7 @@ def _read(name: str, around: CommandContext, wanted: Wanted) -> AuditLines:
 
 def _answer(around: CommandContext, trail: AuditLines, output: OutputFormat, *, is_summary: bool) -> None:
     summary = summary_of(trail.lines)
-    told: Document = {"summary": summary_document(summary)} if is_summary else {"lines": trail.lines}
+    shown: Document = {"summary": summary_document(summary)} if is_summary else {"lines": trail.lines}
     read = {"otherLines": trail.others, "unreadableLines": trail.unreadable, "lastLineTorn": trail.is_torn}
 
     def show(page: Page) -> None:
@@ -342,19 +341,19 @@ def _answer(around: CommandContext, trail: AuditLines, output: OutputFormat, *, 
         if not trail.lines:
             page.say(_nothing(trail))
 
-    publish(around.out, output, {**told, **read}, show=show)
+    publish(around.out, output, {**shown, **read}, show=show)
 
 
 def _warnings(trail: AuditLines) -> Iterator[str]:
     if trail.unreadable:
         shown = ", ".join(str(number) for number in trail.unreadable[:5])
-        yield f"{len(trail.unreadable)} audit lines are torn and left out (line {shown}): the process died or the disk was full."
+        yield f"Torn audit lines that are left out: {len(trail.unreadable)} (line {shown}). The process died or the disk was full."
     if trail.is_torn:
         yield "The last line is not complete and left out: it is being written, or the process died in it."
 
 
 def _nothing(trail: AuditLines) -> str:
-    return "No line of the audit trail is like that." + (f" {trail.others} lines of other logs were passed over." if trail.others else "")
+    return "No line of the audit trail matches." + (f" Lines of other logs that were passed over: {trail.others}." if trail.others else "")
 
 
 def _sheet(lines: Sequence[AuditLine]) -> Sheet:

@@ -1,6 +1,6 @@
-"""What a command may touch outside itself: streams, the clock, ZooKeeper, Kafka, Prometheus and Kubernetes. Tests hand in their own.
+"""The outside world of a command: streams, the clock, ZooKeeper, Kafka, Prometheus and Kubernetes. Tests pass their own.
 
-It holds also the two things that a command leaves behind: its exit code, and whether errors show their traceback.
+The context also carries the exit code of the command, and whether errors show their traceback.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from tidegate.prometheus.settings import MetricsSettings
     from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
-# The real outside world of a command: ZooKeeper, the brokers, Prometheus, and Kubernetes.
+# Connections to the real ZooKeeper, brokers, Prometheus and Kubernetes.
 #
-# The libraries behind them are imported when they are first needed, so that `tidegate --help` and
-# `version` answer at once.
+# Their libraries are imported when they are first needed, so that `tidegate --help` and `version`
+# answer at once.
 
 
 class OpenKubernetes(Protocol):
-    """Opens the API server of a kubeconfig (and one of its contexts), or of the Pod that the command runs in."""
+    """Open the API server of a kubeconfig (and one of its contexts), or of the Pod that the command runs in."""
 
     def __call__(self, kubeconfig: Path | None, context: str | None) -> Kubernetes: ...
 
@@ -70,7 +70,7 @@ def open_kubernetes(kubeconfig: Path | None, context: str | None) -> Kubernetes:
 
 @dataclass(slots=True)
 class CommandContext:
-    """The world of one command. `exit_code` is what the process ends with when no error is raised, `exit_code_of` what when one is."""
+    """The context of one command. `exit_code` ends the process when no error is raised; `exit_code_of` gives the code of an error."""
 
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
@@ -91,7 +91,7 @@ class CommandContext:
 
 
 def command_context(context: typer.Context, *, debug: bool) -> CommandContext:
-    """The surroundings that `cli.main` handed to this command, told whether `--debug` was given."""
+    """The context that `cli.main` passed to this command, with `--debug` as given."""
     around = context.find_object(CommandContext) or CommandContext()
     around.debug = debug
     return around

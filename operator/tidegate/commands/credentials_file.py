@@ -1,9 +1,9 @@
 """Credentials from a file, in place of the Secrets that a policy names.
 
 The file is YAML with keys and plain values, or Secrets as `kubectl get secret -o yaml` prints them: one, several documents, or a list.
-All keys count, whatever their Secret is called. Values are never shown, in errors neither.
+The names of the Secrets do not matter, only their keys. Values are never shown, not even in errors.
 
-It is a module of its own because it needs the resources and their clients, which `tidegate --help` does without.
+It is a module of its own because it imports the resources and their clients, which `tidegate --help` does without.
 """
 
 import base64
@@ -41,10 +41,10 @@ Login = TypeVar("Login", bound=Authentication)
 
 @dataclass(frozen=True, slots=True)
 class CredentialsFile:
-    """What a file holds.
+    """The keys of a file, with their values.
 
-    Where the policy declares `tls` or `authentication`, the file's keys stand for those of the Secrets that it names, and a key `username`
-    for its user. Where it declares neither, a key's name decides what it is for: `username` and `password` or `token`, `ca.crt`, `tls.crt`
+    Where the policy declares `tls` or `authentication`, the file's keys replace those of the Secrets that it names, and a key `username`
+    replaces its user. Where it declares neither, a key's name decides its use: `username` and `password` or `token`, `ca.crt`, `tls.crt`
     and `tls.key`.
     """
 
@@ -133,9 +133,9 @@ def read_credentials_file(path: Path) -> CredentialsFile:
     try:
         documents = [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, f"cannot be read ({error})") from error
+        raise _unreadable(path, f"cannot be read ({file_problem(error)})") from error
     except yaml.YAMLError:
-        raise _unreadable(path, "is not YAML") from None
+        raise _unreadable(path, "is not YAML") from None  # where is not shown: it may be in the middle of a password
     keys: dict[str, bytes] = {}
     for document in documents:
         is_list = isinstance(document, dict) and document.get("kind") == "List"
@@ -147,6 +147,11 @@ def read_credentials_file(path: Path) -> CredentialsFile:
                 raise _unreadable(path, f"has {', '.join(twice)} twice, with different values; leave one of them out")
             keys.update(values)
     return CredentialsFile(path, keys)
+
+
+def file_problem(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read, without Python's number of the error and the path, which the message names already."""
+    return error.strerror or "an error of the operating system" if isinstance(error, OSError) else "it is not UTF-8"
 
 
 def _secret_values(path: Path, secret: Mapping[str, object]) -> SecretData:

@@ -1,4 +1,4 @@
-"""`tidegate explain`: which quota a client really gets, at which of Kafka's eight levels, who set it, why, and what hides behind it."""
+"""`tidegate explain`: the quota that a client really gets, its level among Kafka's eight, who set it, why, and what it shadows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,12 +20,10 @@ from tidegate.commands.plan import entity_document
 from tidegate.control.report.status import rfc3339
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
-# Why a client gets the quota it gets: Kafka's choice among its eight levels, joined with what the
-# ledger knows of each value.
+# Kafka's choice among its eight levels, joined with the ledger's entry for each value.
 #
-# The choice itself is made by `controller_logic.quotas.precedence`, targets and totals by the
-# decision; this module only brings
-# together what belongs to one quota key. Nothing is read or written here.
+# `controller_logic.quotas.precedence` makes the choice, and the decision computes targets and
+# totals. Here they are joined by quota key.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """What the ledger knows of one value: the record and the entry of its key, and whether the value is still ours.
+    """The ledger's record and entry for one value, and whether the value is still ours.
 
     `still_ours` is false where another writer changed the value after Tidegate wrote it.
     """
@@ -52,9 +50,9 @@ class Author:
 class KeyExplanation:
     """One quota key of one client. `applies` None = no level has the key, so Kafka does not limit it.
 
-    `author` None = not set by Tidegate. `report` is what the policy's decision says of the member that has this entity;
-    None where no policy is known or nobody claims it. `shadowed_ours` are weaker values that Tidegate wrote in vain for this client.
-    `override` is the one that is laid over the member's contract.
+    `author` None = not set by Tidegate. `report` is the decision's report on the member that has this entity; None where no
+    policy is known or no member has the entity. `shadowed_ours` are weaker values of Tidegate's without effect for this client.
+    `override` is the one that applies to the member's contract.
     """
 
     key: QuotaKey
@@ -65,9 +63,9 @@ class KeyExplanation:
     override: Override | None = None
 
     def total_over(self, brokers: int | None) -> int | None:
-        """What one bucket may use over all brokers together, bytes per second or the key's own unit; None = unknown or unlimited."""
+        """The limit of one bucket over all brokers together, in bytes per second or the key's own unit; None = unknown or unlimited."""
         value = enforced_rate(self.applies.text) if self.applies else None
-        return None if value is None or brokers is None else value * brokers
+        return value * brokers if value is not None and brokers else None
 
 
 def explain_client(
@@ -99,7 +97,7 @@ def _explain_key(
 
 
 def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKey) -> Author | None:
-    """Who set this value according to the ledger; None = the ledger has nothing on it, so it was not Tidegate."""
+    """The writer of this value according to the ledger; None = it has no entry, so it was not Tidegate."""
     stored = quotas.get(entity)
     record = stored.ledger if stored else None
     entry = record.entries.get(key) if record else None
@@ -115,15 +113,14 @@ def unreadable(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> tuple[
 
 
 def nothing_is_metered(quotas: Mapping[Entity, StoredQuota]) -> bool:
-    """Whether the cluster has no client quota at all: brokers then measure nobody (kafka-quotas 3.2)."""
+    """Whether the cluster has no client quota at all. Brokers then do not measure any client."""
     return not any(stored.values for stored in quotas.values())
 
 
-# An explanation as sentences for somebody who was just woken up: what the limit is, who set it and
-# why, what hides behind it.
+# An explanation as sentences for somebody who was just woken up: the limit, who set it and why, and
+# what it shadows.
 #
-# One short paragraph a quota key, the most important sentence first; every number comes from the
-# explanation.
+# One short paragraph for each quota key, the most important sentence first.
 
 
 LEVEL_WORDS = {
@@ -147,7 +144,7 @@ def show_explanation(
     warnings: Sequence[str],
     now_seconds: float,
 ) -> None:
-    """The whole answer: warnings first, then each key that is limited, then in one line those that are not."""
+    """Print the whole answer: warnings, then each key that is limited, then in one line those that are not."""
     client = f"client id {subject.client_id}" if subject.client_id else "no client id"
     page.say(f"User {subject.user}, {client}", "bold")
     for warning in warnings:
@@ -204,7 +201,7 @@ def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterat
 
 
 def _throttle_sentences(author: Author, report: MemberReport | None) -> Iterator[str]:
-    """Of which contract it is a throttle, and where to see why."""
+    """How far the value is below the contract, and where to see why."""
     written, contract = enforced_rate(author.entry.written), author.entry.of_contract
     if contract is None or written is None:
         return
@@ -218,7 +215,7 @@ def _override_sentences(explanation: KeyExplanation) -> Iterator[str]:
     override = explanation.override
     if override is None:
         return
-    does = "stands in place of the contract" if override.sets(explanation.key) else "leaves the contract as it is"
+    does = "replaces the contract" if override.sets(explanation.key) else "leaves the contract as it is"
     until = rfc3339(override.expires_at_seconds)
     yield f"Override {override.key}, for {override.target}, {does} and forbids throttling until {until}: {override.reason}"
 
@@ -236,10 +233,16 @@ def _total_sentences(explanation: KeyExplanation, applies: Applicable, brokers: 
     report, total = explanation.report, explanation.total_over(brokers)
     if report and explanation.key in report.permitted_total:
         yield _scaled_sentence(explanation, report)
-    if total is None:
+    if brokers == 0:
+        yield "Every broker counts for itself. No broker is registered in ZooKeeper now, so there is no total to show."
+    elif total is None:
         yield "Every broker counts for itself, so the total is this value times the brokers that the client reaches."
     else:
-        yield f"Every broker counts for itself: up to {short_words(explanation.key, total)} over all {brokers} brokers."
+        yield f"Every broker counts for itself: up to {short_words(explanation.key, total)} over {_brokers(brokers)}."
+
+
+def _brokers(count: int | None) -> str:
+    return "the only broker" if count == 1 else f"all {count} brokers"
 
 
 def _scaled_sentence(explanation: KeyExplanation, report: MemberReport) -> str:
@@ -264,11 +267,8 @@ def _next_sentences(report: MemberReport | None) -> Iterator[str]:
         yield f"Now {report.state.value}: {report.message}"
 
 
-# An explanation as plain data for programs: what `tidegate explain --output json` and `yaml`
-# print.
-#
-# Values are exact texts as Kafka holds them; totals are integers in bytes per second; an absent
-# field is unknown.
+# An explanation as plain data for programs, for `--output json` and `yaml`. Values are exact texts
+# as Kafka holds them, totals are integers in bytes per second, and an absent field is unknown.
 
 
 def explain_document(subject: Subject, explanations: Sequence[KeyExplanation], *, brokers: int | None, warnings: Sequence[str]) -> Document:
@@ -357,7 +357,7 @@ ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the cluster: its quotas, how many brokers live, what the policy decides, what is amiss, which overrides apply."""
+    """A cluster's quotas and number of live brokers, with the policy's decision, warnings and overrides where a policy is known."""
 
     quotas: Mapping[Entity, StoredQuota]
     brokers: int | None
@@ -380,7 +380,7 @@ def explain(
 ) -> None:
     """Say which quota applies to a client, key by key: level, value, who set it and why, what it shadows, and the total over all brokers.
 
-    With --zookeeper alone nothing else is asked, and the ledger tells who set a value. With a policy (--file, or Kubernetes)
+    With --zookeeper alone nothing else is read, and the ledger names the writer of a value. With a policy (--file, or Kubernetes)
     the answer also has tiers, totals over the brokers that lead, and what happens next. Nothing is written.
     """
     around = command_context(context, debug=debug)
@@ -421,8 +421,8 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:
     for stored in unreadable(quotas, subject):
         yield (
-            f"The znode of {stored.entity} cannot be read safely ({stored.problem}). What brokers make of it depends on their version, "
-            "so the answer below may be wrong. Mend it with Kafka's own kafka-configs."
+            f"The znode of {stored.entity} cannot be read safely ({stored.problem}). Brokers of different versions read it differently, "
+            "so the answer below may be wrong. Repair it with Kafka's own kafka-configs."
         )
     if nothing_is_metered(quotas):
-        yield "No user or client id has a quota on this cluster, so its brokers measure nobody: rates per user do not exist either."
+        yield "No user or client id has a quota on this cluster, so its brokers do not measure any client: there are no rates per user."

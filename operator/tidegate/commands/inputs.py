@@ -1,7 +1,7 @@
-"""Which policy a command is about, with its tiers, overrides and credentials: from files, or from the custom resources in a cluster.
+"""The policy of a command with its tiers, overrides and credentials, from files or from the custom resources in a cluster.
 
-It reads and never writes. What was read is declared by the operator's own `control.declared`, so that a command and the
-operator cannot understand an object differently.
+Nothing is written. The operator's own `control.declared` interprets the objects, so that a command and the operator
+cannot understand one differently.
 """
 
 import sys
@@ -19,7 +19,7 @@ from controller_logic.decision import Note
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
-from tidegate.commands.credentials_file import read_credentials_file
+from tidegate.commands.credentials_file import file_problem, read_credentials_file
 from tidegate.control.connections import Secrets, open_cluster, read_secrets
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 
 
 # Custom resources from YAML files, as `kubectl apply -f` would take them, but read strictly: a
-# spelling mistake is an error.
-#
-# Objects of other kinds in the same files are passed over, so that a whole application's folder
-# can be given. It asks nobody.
+# misspelt field is an error. Objects of other kinds are skipped, so that a whole application's
+# folder can be given.
 
 
 Manifest = Mapping[str, Any]
@@ -50,7 +48,7 @@ _KINDS = frozenset(kind.kind for kind in KINDS)
 
 
 class _AsKubectlReads(yaml.SafeLoader):
-    """YAML in which a time is the text that was written, as it is for kubectl, whether somebody put it into quotes or not."""
+    """A loader that keeps a time as the text that was written, with or without quotes, as kubectl does."""
 
 
 _AsKubectlReads.yaml_implicit_resolvers = {
@@ -101,14 +99,16 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise NotFound(Reason.INVALID_SPEC, f"File {path} cannot be read ({error}); nothing was planned.") from error
+        raise NotFound(Reason.INVALID_SPEC, f"File {path} cannot be read ({file_problem(error)}); nothing was planned.") from error
 
 
 def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
     try:
         documents = list(yaml.load_all(text, Loader=_AsKubectlReads))
     except yaml.YAMLError as error:
-        raise InvalidResource(f"{name} is not YAML: {error}. Nothing was planned.") from error
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        raise InvalidResource(f"{name} is not YAML{place}: check indentation, brackets and quotes. Nothing was planned.") from error
     for document in documents:
         if document is None:
             continue
@@ -146,7 +146,7 @@ _READ_KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOptions:
-    """How a person named the policy. With `files` Kubernetes is not asked at all."""
+    """The options that name a policy. With `files` Kubernetes is not asked at all."""
 
     files: Sequence[str] = ()
     policy: str | None = None
@@ -159,8 +159,8 @@ class PolicyOptions:
 class PolicySource:
     """One policy with its tiers, and the credentials that Kubernetes holds for it (None = none could be looked up).
 
-    `status` is what the operator said of the policy last, `tier_statuses` what it said of its tiers by their keys; empty where it said
-    nothing, and with files.
+    `status` is the policy's last status, `tier_statuses` are those of its tiers by their keys. Both are empty with files, and before the
+    operator has written one.
     """
 
     declared: Declared
@@ -187,12 +187,12 @@ class PolicySource:
         return self.declared.spec.kafka
 
     def remarks(self) -> tuple[str, ...]:
-        """One sentence for each tier that does not read: what it manages is left as it is; and for each override that changes nothing."""
-        tiers = (f"{broken.message} What it manages stays as it is." for broken in self.declared.broken)
+        """One sentence for each tier that cannot be read, whose quotas stay as they are, and for each override without effect."""
+        tiers = (f"{broken.message} Its quotas stay as they are." for broken in self.declared.broken)
         return (*tiers, *(broken.message for broken in self.declared.broken_overrides))
 
     def usage(self, now_seconds: float) -> tuple[Usage | None, tuple[Note, ...]]:
-        """What the policy's rollup Jobs say of usage, as the operator would take it; a note where that cannot be told."""
+        """The usage that the policy's rollup Jobs wrote down, as the operator would take it; a note where it cannot be read."""
         policy = self.declared.policy
         if self.kubernetes is None or self.declared.spec.rollup is None:
             return None, ()
@@ -202,7 +202,7 @@ class PolicySource:
         except TidegateError as error:
             return None, (Note(error.reason, f"Recommended contracts are not known here: {error.message}"),)
         if problem is not None:
-            return None, (Note(Reason.ROLLUP_RESULT_UNUSABLE, f"What the rollup Jobs wrote down is not used: {problem}"),)
+            return None, (Note(Reason.ROLLUP_RESULT_UNUSABLE, f"The result of the rollup Jobs is not used: {problem}"),)
         return (None if result is None or now_seconds * 1000 > result.valid_until_ms else result.usage), ()
 
     def _secrets(self, names: Collection[str], *, option: str) -> Secrets:
@@ -249,7 +249,7 @@ def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySour
 
 
 def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
-    """What it declares, in the words of rollups; without a policy nothing is known of tiers, contracts and limits."""
+    """The policy's tiers, contracts and limits as rollups take them; None without a policy."""
     from tidegate.rollup.terms.policy import PolicyTerms
 
     if source is None:
@@ -273,19 +273,17 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
     return found[0]
 
 
-# Opens one Kafka cluster for a command and closes it again, whatever happens in between.
-#
-# Addresses and credentials given on the command line win over those of the policy. Opening writes
-# nothing.
+# Connections to one Kafka cluster, closed again whatever happens in between. Addresses and
+# credentials given on the command line win over those of the policy.
 
 
 _BROKERS_PATH = "/brokers/ids"
-_NOT_ASKED = "not-asked:9092"  # the model demands brokers; a command that opens ZooKeeper alone never connects to them
+_NOT_ASKED = "not-asked:9092"  # the model requires brokers; a command that opens ZooKeeper alone never connects to them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessOptions:
-    """What the command line says of the cluster; None = as the policy says."""
+    """Addresses and credentials from the command line; None = those of the policy."""
 
     zookeeper: str | None = None
     credentials_file: Path | None = None
@@ -320,7 +318,7 @@ def opened_tree(around: CommandContext, source: PolicySource | None, options: Ac
 
 
 def observed(around: CommandContext, source: PolicySource, cluster: KafkaCluster) -> ObservationResult:
-    """What the operator's own observer sees of the cluster now; brokers are asked at once whether a plugin decides their quotas."""
+    """The operator's own observation of the cluster, made now. Brokers are asked at once whether a plugin decides their quotas."""
     observer = Observer(QuotaPlugins(settle_seconds=0.0))
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)

@@ -63,10 +63,8 @@ PolicyName = Annotated[
 
 
 # The options that name a policy and its Kafka cluster, declared once for every command that takes
-# them.
-#
-# A command has one parameter `asked` and the decorator `takes_policy_and_cluster`; on the command
-# line it has the options instead.
+# them. A command has one parameter `asked` and the decorator `takes_policy_and_cluster`, which
+# replaces the parameter by the options.
 
 
 _PARAMETER = "asked"
@@ -75,7 +73,7 @@ Command = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class CommandOptions:
-    """Which policy a person meant, and what they said of its cluster."""
+    """The policy that was named, and how to reach its cluster."""
 
     policy: PolicyOptions
     access: AccessOptions

@@ -1,7 +1,7 @@
-"""Where a command writes for people: colours and tables on a terminal, plain text when piped; or one document for programs.
+"""Output of commands: colours and tables on a terminal, plain text when piped, or one document for programs.
 
-The three output formats are decided here and nowhere else. A document is plain data; it goes out whole or not at all.
-rich and yaml are imported where they are used: `--help`, and the operator, which prints nothing, do without them.
+All three output formats are made here. A document is plain data and is written whole or not at all.
+rich and yaml are imported where they are used, because `--help` and the operator do without them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-# A small table of texts and how it looks: drawn by rich on a terminal, aligned plain text anywhere
-# else.
-#
-# Plain text is one line a row, without colours or frames, so that grep, awk and a pager can use
-# it. It knows nothing of
-# quotas.
+# Tables of texts: drawn by rich on a terminal, aligned plain text elsewhere. Plain text has one line
+# for each row, without colours or frames, so that grep, awk and a pager can use it.
 
 
 GAP = "  "
@@ -91,11 +87,8 @@ class Sheet:
         return table
 
 
-# Short words for tables and sentences: values with a unit, ages, and the order of quota keys.
-#
-# It only words numbers that were decided elsewhere. Where every digit counts,
-# `controller_logic.quotas.values.quota_words` is used,
-# which has the canonical integer beside the words.
+# Short words for tables and sentences: values with a unit, ages, and the order of quota keys. Where
+# every digit counts, use `controller_logic.quotas.values.quota_words`, which adds the exact integer.
 
 
 KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
@@ -130,7 +123,7 @@ class OutputFormat(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """What a script may rely on; the same for every command."""
+    """Exit codes for scripts, the same for every command."""
 
     OK = 0  # nothing to do, or done
     ERROR = 1  # the question could not be answered, or not all of it was done
@@ -153,7 +146,7 @@ class Page:
 
     @property
     def screen(self) -> Console | None:
-        """Where something can be drawn that moves, with whatever is said above it; None where nobody would see it move."""
+        """The console for progress bars, with sentences above them; None where the output is not a terminal."""
         return self._console if self._console.is_terminal else None
 
     def heading(self, text: str) -> None:
@@ -162,11 +155,11 @@ class Page:
         self.say(text, "bold")
 
     def warn(self, text: str) -> None:
-        """Something that a person must not overlook."""
+        """A warning that a person must not overlook."""
         self.say(f"warning: {text}", "yellow")
 
     def sheet(self, sheet: Sheet) -> None:
-        """A table; one without rows leaves no trace, not even its titles."""
+        """A table. Without rows nothing is written, not even the titles."""
         if not sheet.rows:
             return
         if self._console.is_terminal and sheet.narrowest <= self._console.width:

@@ -1,4 +1,4 @@
-"""`tidegate plan`: what the operator would write now, and why; from files or from the cluster, and without writing anything."""
+"""`tidegate plan`: the writes that the operator would make now, and why, from files or from the cluster. Nothing is written."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,8 @@ from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, Outp
 from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
 
-# One line of a plan for each entity and quota key, gathered from what was observed and what was
-# decided.
-#
-# Nothing is computed here: the value in force comes out of the observation, every other number out
-# of the decision.
+# The rows of a plan, one for each entity and quota key. The value in force comes from the
+# observation, every other number from the decision; nothing is computed here.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class PlanRow:
     """One quota key of one entity, before and after.
 
     `in_force` and `next` are exact texts (None = no quota, unlimited); they are equal where nothing would be written.
-    `write` is what would be sent, `report` what the decision says of the member; either may be missing, but never both.
+    `write` is the write that would be sent, `report` the decision's report on the member. One of them may be missing, never both.
     """
 
     entity: Entity
@@ -53,12 +50,12 @@ class PlanRow:
 
     @property
     def target(self) -> int | None:
-        """Where the key should end, as decided; None where nothing of ours is to stay."""
+        """The decided target of the key; None where no value of ours is to stay."""
         return self.report.target.get(self.key) if self.report else None
 
     @property
     def who(self) -> str:
-        """Which promise it is for: `tier / member`, the policy's defaults, or nobody any more."""
+        """The contract that the key belongs to: `tier / member`, the policy's defaults, or none any more."""
         if self.report:
             return f"{self.report.tier_key} / {self.report.member_name}"
         given_back = self.write is not None and self.write.kind is WriteKind.GIVE_BACK
@@ -66,7 +63,7 @@ class PlanRow:
 
 
 def planned_writes(decision: Decision) -> tuple[QuotaWrite, ...]:
-    """What would be written: the decision's writes, or in Observe mode those that Enforce would send."""
+    """The decision's writes, or in Observe mode those that Enforce would send."""
     return decision.writes or decision.would_write
 
 
@@ -106,10 +103,8 @@ def plan_exit_code(decision: Decision) -> ExitCode:
     return ExitCode.ERROR if decision.holds else ExitCode.OK
 
 
-# A plan as people read it: what is held, what would change and why, what it costs, and one line
-# that sums it up.
-#
-# Rates are words; whoever needs every digit asks for `--output json`.
+# A plan for people: holds, changes with reason and cost, and one line that sums it up. Rates are
+# rounded; `--output json` has every digit.
 
 
 COLUMNS = (
@@ -138,7 +133,7 @@ _UNREMARKABLE = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 
 
 def show_plan(page: Page, observation: Observation, decision: Decision, *, show_unchanged: bool) -> None:
-    """The plan from top to bottom; `show_unchanged` adds the rows that would stay as they are."""
+    """Print the plan; `show_unchanged` adds the rows that would stay as they are."""
     _show_head(page, observation)
     for hold in decision.holds:
         page.warn(f"held ({hold.reason.value}): {hold.message}")
@@ -219,10 +214,8 @@ def summary_line(decision: Decision) -> str:
     return "; ".join(parts) + "."
 
 
-# A plan as plain data for programs: what `tidegate plan --output json` and `yaml` print.
-#
-# Byte rates are integers in bytes per second, stored values are exact texts; an absent field is
-# unknown or does not apply.
+# A plan as plain data for programs, for `--output json` and `yaml`. Byte rates are integers in bytes
+# per second, stored values are exact texts, and an absent field is unknown or does not apply.
 
 
 def plan_document(observation: Observation, decision: Decision, *, warnings: Sequence[str] = ()) -> Document:
@@ -330,10 +323,10 @@ def plan(
 ) -> None:
     """Show what the operator would write to Kafka now: every quota before and after, why, for whom, and at what price.
 
-    With --file no Kubernetes is needed; the files must then hold the policy and all its tiers, because what the ledger
-    shows as ours and no file claims would be given back. Nothing is written, neither to Kafka nor to the ledger.
+    With --file no Kubernetes is needed; the files must then hold the policy and all its tiers, because a quota that
+    the ledger shows as ours and that is in no file would be given back. Nothing is written, neither to Kafka nor to the ledger.
 
-    Exit code 2 means that something would change, 0 that nothing would, 1 that it cannot be told.
+    Exit code 2 means that something would change, 0 that nothing would, 1 that it is not known.
     """
     around = command_context(context, debug=debug)
     source = find_policy(around, asked.policy)
@@ -352,7 +345,7 @@ def plan(
 def decided(around: CommandContext, source: PolicySource, access: AccessOptions) -> tuple[ObservationResult, Decision]:
     """The operator's own observation and decision, made once and not carried out.
 
-    A pause is overlooked for the decision, so that people can see what ends with it; the observation still tells of it.
+    The decision ignores a pause, so that people can see what would be written after it; the observation still shows the pause.
     """
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)

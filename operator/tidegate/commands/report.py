@@ -1,4 +1,4 @@
-"""`tidegate report`: the chargeback report of a period, made of usage tables: a page for people, the same figures as CSV and JSON."""
+"""`tidegate report`: the chargeback report of a period from usage tables, as a page for people and the same figures as CSV and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,15 +28,13 @@ from tidegate.rollup.report.request import MemberTerms, RecommendedContract, Sou
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.store import UsageStore
 
-# What a policy adds to a report: names of members, contracts and which would fit, prices, and the
-# series that its tables are made of.
-#
-# Nobody is asked; of Secrets nothing is read.
+# The policy's share of a report: names of members, contracts, recommendations, prices, and the series
+# behind its tables. Neither Kubernetes nor a Secret is read.
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyParts:
-    """Without a policy there are only the series of the usual exporters."""
+    """A policy's share of a report. Without a policy there are only the series of the usual exporters."""
 
     key: str = ""
     members: Sequence[MemberTerms] = ()
@@ -69,7 +67,7 @@ def _prices(source: PolicySource) -> Mapping[Direction, Decimal]:
 
 
 def _settings(source: PolicySource) -> MetricsSettings:
-    """Which series, whatever it takes to be let in."""
+    """Which series are read; the login is left out."""
     spec = source.declared.spec.metrics
     if spec is None:
         return MetricsSettings(PrometheusServer(""))
@@ -115,8 +113,8 @@ def report(
     found = UsageStore.at(store_address(store))
     tables = stored_tables(found, start_ms, end_ms, grain_ms=grain_ms)
     if not tables.published:
-        told = f"Nothing is published at {found.storage.shown} for the time asked for, so no report was written."
-        raise NotFound(Reason.USAGE_UNKNOWN, f"{told} Is the address right, and were rollups made of that time (`tidegate rollup run`)?")
+        nothing = f"Nothing is published at {found.storage.shown} for the time asked for, so no report was written."
+        raise NotFound(Reason.USAGE_UNKNOWN, f"{nothing} Check the address, and run `tidegate rollup run` for that time.")
     parts = policy_parts(policy_of(around, file), found, tables, start_ms, end_ms)
     prices = {**parts.per_gib, **{way: amount for way, amount in given.items() if amount is not None}}
     request = ReportRequest(
@@ -146,5 +144,5 @@ def _amount(text: str | None) -> Decimal | None:
     except InvalidOperation:
         amount = Decimal(-1)
     if amount is not None and not (amount.is_finite() and amount >= 0):
-        raise InvalidResource(f"{text!r} is no price. Write an amount such as 0.02.")
+        raise InvalidResource(f"{text!r} is not a price. Write an amount such as 0.02.")
     return amount

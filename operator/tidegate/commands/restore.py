@@ -1,4 +1,4 @@
-"""`tidegate restore`: gives every quota back from the ledger alone, with no Kubernetes and no running operator."""
+"""`tidegate restore`: give every quota back from the ledger alone, with no Kubernetes and no running operator."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,14 +34,11 @@ from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
 from tidegate.kafka.zookeeper.nodes import wrong_cluster
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
-# Giving back what the ledger shows as ours, with no Kubernetes: the operator's own decision for a
-# policy that is being deleted.
+# One round of giving back: the operator's own decision for a policy that is being deleted.
 #
-# Each policy found in the ledger is treated as one that is being deleted with `Restore`, so the
-# mute guard, the order and the
-# respect for other writers are those of the operator. The write budget does not apply: somebody
-# asked for this, and quotas
-# go in batches of up to 200 entities.
+# Each policy found in the ledger is treated as one that is being deleted with `Restore`. So the
+# bound on mutes, the order and the respect for other writers are those of the operator. The write
+# budget does not apply, because a person asked for this.
 
 
 NO_BUDGET = 10**9
@@ -83,7 +80,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Giveback:
-    """What is to be given back for one policy: what stands in the store, and the operator's decision on it."""
+    """One policy's quotas in the store, and the operator's decision to give them back."""
 
     policy_key: str
     quotas: Mapping[Entity, StoredQuota]
@@ -97,7 +94,7 @@ class Giveback:
 
 @dataclass(slots=True)
 class Restoration:
-    """Reads, decides and (when told) writes, one round at a time; what a round needs to know of the one before stands in the ledger."""
+    """Reads, decides and, with --yes, writes, one round at a time. Rounds share no state but the ledger."""
 
     store: QuotaStore
     selection: Selection
@@ -105,12 +102,12 @@ class Restoration:
     now_seconds: Callable[[], float]
 
     def look(self) -> tuple[Giveback, ...]:
-        """What stands in the ledger now and what the next round would write, policy by policy; writes nothing."""
+        """Read the ledger and decide the next round, policy by policy. Nothing is written."""
         selected = [stored for stored in self.store.read_everything().values() if self.selection.covers(stored)]
         return tuple(self._giveback(policy_key, quotas) for policy_key, quotas in _by_policy(selected))
 
     def write(self, giveback: Giveback, *, cluster_id: str) -> Applied:
-        """Send the round's writes. What could not be written is found again by the next look."""
+        """Send the round's writes. The next look finds those that failed."""
         return apply_writes(giveback.decision.writes, self.store, cluster_id=cluster_id, may_write=lambda: True)
 
     def _giveback(self, policy_key: str, quotas: Mapping[Entity, StoredQuota]) -> Giveback:
@@ -147,11 +144,8 @@ def _by_policy(selected: Iterable[StoredQuota]) -> list[tuple[str, dict[Entity, 
     return sorted(policies.items())
 
 
-# Giving back until nothing is left: round after round, waiting out the safe distance between
-# steps, with progress for people.
-#
-# Interrupting it is harmless: every round is read from the ledger anew, so the same command goes
-# on where it stopped.
+# Rounds until nothing is left, with the safe wait between steps and progress for people. It may be
+# interrupted: every round reads the ledger anew, so the same command goes on where it stopped.
 
 
 FRUITLESS_ROUNDS = 5
@@ -218,11 +212,8 @@ class RestoreRun:
         self.wait_seconds(pause)
 
 
-# What giving back looks like, before and while it happens: for people as a sheet, for programs as
-# plain data.
-#
-# The values come out of the ledger and the store, the next step out of the decision; nothing is
-# computed here.
+# The output: a sheet for people, plain data for programs. The values come from the ledger and the
+# store, the next step from the decision; nothing is computed here.
 
 
 COLUMNS = (
@@ -239,7 +230,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreRow:
-    """One quota key of the ledger. `in_force` stands in Kafka now, `next` will after this round (both exact; None = no quota)."""
+    """One quota key of the ledger. `in_force` is Kafka's value now, `next` the one after this round (both exact; None = no quota)."""
 
     policy_key: str
     entity: Entity
@@ -260,7 +251,7 @@ class RestoreRow:
         if self.changed_by_another:
             return f"stays: another writer changed it from {short_words(self.key, self.entry.written)}"
         if self.in_force == self.entry.before:
-            return "stands already; only our record is removed"
+            return "has this value already; only our record is removed"
         if self.next == self.in_force:
             return "waits: safe steps keep a distance from the last write"
         return "" if self.next == self.entry.before else "first of several safe steps"
@@ -283,7 +274,7 @@ def _rows(giveback: Giveback) -> Iterator[RestoreRow]:
 
 
 def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
-    """The rows as a table; `gives back` is what stood there before Tidegate."""
+    """The rows as a table; `gives back` is the value from before Tidegate."""
     return Sheet(
         COLUMNS,
         [
@@ -303,7 +294,7 @@ def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
 
 
 def show_dry_run(page: Page, rows: Sequence[RestoreRow], *, warnings: Sequence[str], now_seconds: float) -> None:
-    """What `--yes` would do; warnings last, next to the hand that is about to type it."""
+    """Print what `--yes` would do. Warnings come last, where they are seen just before it is typed."""
     page.sheet(restore_sheet(rows, now_seconds))
     if rows:
         page.say()
@@ -424,7 +415,7 @@ def _give_back(around: CommandContext, restoration: Restoration, facts: ClusterF
         page.say(f"Gave back {len(restore_rows(first)) - len(left)} quota values in {run.written} writes; {len(left)} are left.", "bold")
         for row in left:
             page.warn(f"{row.entity}: {row.remark or 'not given back yet; run the same command again'}")
-        page.say(f"The claim of policy {claim} on the cluster stands." if claim else "No policy claims the cluster any more.")
+        page.say(f"Policy {claim} still claims the cluster." if claim else "No policy claims the cluster any more.")
 
     publish(around.out, output, restore_document(left, written=True, complete=not left, warnings=warnings), show=show)
     around.exit_code = ExitCode.ERROR if left else ExitCode.OK
@@ -452,7 +443,7 @@ def _warnings(givebacks: Sequence[Giveback], facts: ClusterFacts, strange: Seque
     if strange:
         yield (
             f"These nodes have names that neither Kafka nor Tidegate writes, so they are left alone: {', '.join(strange[:5])}"
-            f"{f' and {len(strange) - 5} more' if len(strange) > 5 else ''}. While one of them is in the ledger, the claim stands."
+            f"{f' and {len(strange) - 5} more' if len(strange) > 5 else ''}. While one of them is in the ledger, the claim is kept."
         )
     if facts.migration_running:
         yield "The cluster is being migrated to KRaft: nothing can be written through ZooKeeper until that is over."

@@ -1,4 +1,4 @@
-"""`tidegate rollup`: who used what. `run` and `backfill` make the usage tables, `show` reads them, `verify` judges them."""
+"""`tidegate rollup`: usage tables. `run` and `backfill` make them, `show` reads them, `verify` checks them."""
 
 import tempfile
 from functools import partial
@@ -134,14 +134,14 @@ def backfill(
 ) -> None:
     """Publish every hour between --from and --to that the tables lack, a day at a time, oldest first.
 
-    Hours of which Prometheus tells nothing any more are named at the end, with exit code 1; all others are published.
+    Hours of which Prometheus has no samples any more are named at the end, with exit code 1; all others are published.
     """
     around = command_context(context, debug=debug)
     require_extra()
     start_ms, end_ms = (int(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (since, until))
     start_ms, end_ms = start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS
     if (policy is None) == (prometheus is None or out is None):
-        raise InvalidResource("Whose tables? Give --policy NAMESPACE/NAME, or both --prometheus URL and --out DIR.")
+        raise InvalidResource("It is not clear which tables to fill: give --policy NAMESPACE/NAME, or both --prometheus URL and --out DIR.")
     if start_ms >= end_ms:
         raise InvalidResource("There is no whole hour between --from and --to. Ask for an hour that is over.")
     from tidegate.rollup.backfill import Backfill
@@ -159,7 +159,7 @@ def backfill(
         metrics = MetricsSettings(server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds)
         lost = filling.on_this_machine(RollupRequest(metrics, out or ""))
     if lost:
-        page.say(f"Not published, for Prometheus tells nothing of it: {', '.join(map(str, lost))}.", "red")
+        page.say(f"Not published, because Prometheus has no samples of it: {', '.join(map(str, lost))}.", "red")
         around.exit_code = ExitCode.ERROR
 
 
@@ -190,7 +190,7 @@ def show(
 
 @app.command("verify", short_help="Recompute every sum and say whether a store is whole.")
 def verify(context: typer.Context, *, store: Store, output: options.Output = OutputFormat.TABLE, debug: options.Debug = False) -> None:
-    """Read everything that is published, compare it with what was told when it was published, and each table with the finer ones."""
+    """Read everything that is published, compare it with the sums from when it was published, and each table with the finer ones."""
     around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import show_verdict

@@ -1,4 +1,4 @@
-"""`tidegate rollup job`: what a rollup Job's Pod runs. It ends with the exit codes of which `kube.job_manifest` tells Kubernetes."""
+"""`tidegate rollup job`: the command of a rollup Job's Pod. Its exit codes are those of `kube.rollup_jobs`, which Kubernetes acts on."""
 
 import signal
 from collections.abc import Iterator
@@ -40,8 +40,8 @@ def job(
 ) -> None:
     """Publish a window's usage tables and write down what was found, for the operator, whose Jobs run this.
 
-    Exit codes: 64 when somebody has to mend the policy or what it names, 65 when tables are damaged or of another version, 77 when somebody
-    refused the Job: trying again mends none of them. 1 for what may pass by itself.
+    Exit codes: 64 when the policy or what it names has to be corrected, 65 when tables are damaged or of another version, 77 when access
+    was refused. Trying again helps in none of these cases. 1 for errors that may pass by themselves.
     """
     around = command_context(context, debug=debug)
     around.exit_code_of = exit_code_of
@@ -56,15 +56,15 @@ def job(
 
 
 def policy_options(policy: str, *, kubeconfig: Path | None, context: str | None) -> PolicyOptions:
-    """The policy by its full name: only its own namespace is looked at, for a Job may look at no other."""
+    """The policy by its full name. Only its own namespace is read, because a Job may read no other."""
     namespace, _, name = policy.partition("/")
     if not namespace or not name:
-        raise InvalidResource(f"{policy!r} names no policy. Write it as NAMESPACE/NAME.")
+        raise InvalidResource(f"{policy!r} is not the name of a policy. Write it as NAMESPACE/NAME.")
     return PolicyOptions(policy=policy, kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
 def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy":
-    """What a policy declares of its rollups, with the Secrets for Prometheus.
+    """The rollup part of a policy, with the Secrets for Prometheus.
 
     Raises InvalidResource for a policy without `rollup` or `metrics`, and what asking Kubernetes raises.
     """
@@ -87,15 +87,15 @@ def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy
 
 
 def require_extra() -> None:
-    """Raises NotFound with the command that installs what usage tables need, where that is missing: the operator itself does without."""
+    """Raise NotFound, with the command to install them, where the packages of usage tables are missing. The operator does without them."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        told = f"Usage tables need {', '.join(missing)}, which this installation does not have."
-        raise NotFound(Reason.INVALID_SPEC, f"{told} `pip install 'tidegate[rollup]'` brings them; `make setup` of a clone does, too.")
+        lacking = f"Usage tables need {', '.join(missing)}, which this installation does not have."
+        raise NotFound(Reason.INVALID_SPEC, f"{lacking} `pip install 'tidegate[rollup]'` brings them; `make setup` of a clone does, too.")
 
 
 def exit_code_of(error: Exception) -> int:
-    """What Kubernetes is told, which decides whether the Job is tried again."""
+    """The exit code for an error; Kubernetes decides by it whether to retry the Job."""
     from tidegate.rollup.tables.format import UsageDamaged
     from tidegate.rollup.tables.manifest import OtherVersion
 
@@ -111,7 +111,7 @@ def exit_code_of(error: Exception) -> int:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """The first process of a container is deaf to SIGTERM unless it listens; this one would then be waited for until it is killed."""
+    """End on SIGTERM. The first process of a container ignores the signal unless it has a handler, and would run until it is killed."""
 
     def end(_number: int, _frame: object) -> NoReturn:
         raise SystemExit(_TERMINATED)

@@ -1,4 +1,4 @@
-"""How rollups look: bars while one runs on a terminal, the top of a table, and what is wrong with a store."""
+"""Output of rollup commands: progress bars, the top of a table, and the findings about a store."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ _TITLES = {
     "p50": "p50",
     "p95": "p95",
     "p99": "p99",
-    "nic_bytes": "Card",
+    "nic_bytes": "NIC",
     "client_bytes": "Clients",
     "replication_bytes": "Replication",
     "unattributed_bytes": "Unattributed",
@@ -33,7 +33,7 @@ _TITLES = {
 
 @contextmanager
 def shown(page: Page) -> Iterator[Progress]:
-    """A bar for each thing that is counted, below the sentences, for as long as the block lasts; elsewhere sentences are enough.
+    """Progress bars on a terminal, below the sentences, for as long as the block lasts; elsewhere none.
 
     Bars stay as they are at the end, so that a run that was cut short shows how far it came.
     """
@@ -46,7 +46,7 @@ def shown(page: Page) -> Iterator[Progress]:
 
 
 class _Bars:
-    """A bar comes when its step is first told of."""
+    """Progress bars. A bar appears with the first report of its step."""
 
     def __init__(self, bars: rich_progress.Progress) -> None:
         self._bars = bars
@@ -59,7 +59,7 @@ class _Bars:
 
 
 def show_top(answer: Answer, page: Page) -> None:
-    """The rows, and over which time they are."""
+    """Print the rows, and the time that they cover."""
     page.sheet(_top_sheet(answer.kind, answer.rows))
     page.say(_time_of(answer))
 
@@ -109,7 +109,7 @@ def byte_words(count: float) -> str:
 
 
 def show_verdict(verdict: Verdict, page: Page) -> None:
-    """The tables, then everything that is wrong, worst first."""
+    """Print the tables, then everything that is wrong, worst first."""
     page.sheet(_table_sheet(verdict.tables))
     for name, found in verdict.findings().items():
         if found:
@@ -124,7 +124,7 @@ def show_verdict(verdict: Verdict, page: Page) -> None:
 
 def _conclusion(verdict: Verdict) -> str:
     if verdict.is_whole and not any(tally.files for tally in verdict.tables.values()):
-        return "Nothing is published here. Is the address right?"
+        return "Nothing is published here. Check the address."
     if verdict.is_whole:
         return "The store is whole: every file holds what was published, and all sums agree to the byte."
     if verdict.is_sound:

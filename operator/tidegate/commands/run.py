@@ -1,4 +1,4 @@
-"""`tidegate run`: the operator as a process, in a pod or on a machine beside the cluster. It only fills in the settings."""
+"""`tidegate run`: the operator as a process, in a Pod or on a machine beside the cluster. This module only fills in the settings."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tidegate.commands.context import command_context
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
 
-# `tidegate version`: which program this is, for bug reports and upgrade scripts. It asks nobody.
+# `tidegate version`: the version of the program, for bug reports and upgrade scripts.
 
 
 CRD_VERSION = "tidegate.io/v1alpha1"
@@ -91,7 +91,7 @@ def run(
     ] = None,
     debug: options.Debug = False,
 ) -> None:
-    """Run the operator until it is told to stop (SIGTERM or Ctrl-C). It finishes the batch under way and releases its Leases."""
+    """Run the operator until SIGTERM or Ctrl-C. It finishes the batch under way and releases its Leases."""
     command_context(context, debug=debug)
     from tidegate import main  # kopf and the clients behind it take a second to import, which no other command should pay
 

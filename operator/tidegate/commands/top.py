@@ -1,4 +1,4 @@
-"""`tidegate top`: brokers against their limits, levels and members, and who is held and why; again and again, and read only."""
+"""`tidegate top`: brokers against their limits, levels, and members below their contract with the reason, every few seconds."""
 
 import json
 from collections.abc import Generator, Iterator, Sequence
@@ -19,11 +19,11 @@ from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, ago_words, publish
 from tidegate.commands.plan import entity_document
-from tidegate.commands.top_rows import BrokerRow, LevelRow, RateRow, Sight, broker_rows, level_rows, opened_lookout, rate_rows
+from tidegate.commands.top_rows import BrokerRow, LevelRow, RateRow, View, broker_rows, level_rows, opened_viewer, rate_rows
 from tidegate.errors import InvalidResource, TidegateError
 
-# `tidegate top` for people: three tables that fit a terminal of 100 columns, and why anybody is
-# held, in sentences.
+# Output for people: three tables that fit a terminal of 100 columns, and sentences for the members
+# that are not at their contract.
 
 
 _UNKNOWN = "unknown"
@@ -32,41 +32,41 @@ _EXPLAINED = 5
 _QUIET = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 
 
-def show_sight(page: Page, sight: Sight, *, most_members: int) -> None:
-    """The whole look. `most_members` rates are shown, 0 = all of them."""
-    page.say(_headline(sight), "bold")
-    for warning in _warnings(sight):
+def show_view(page: Page, view: View, *, most_members: int) -> None:
+    """Print one view. `most_members` rates are shown, 0 = all of them."""
+    page.say(_headline(view), "bold")
+    for warning in _warnings(view):
         page.warn(warning)
-    rates = rate_rows(sight)
+    rates = rate_rows(view)
     page.say()
-    page.sheet(_broker_sheet(broker_rows(sight)))
+    page.sheet(_broker_sheet(broker_rows(view)))
     page.say()
-    page.sheet(_level_sheet(level_rows(sight, rates)))
+    page.sheet(_level_sheet(level_rows(view, rates)))
     shown = rates[:most_members] if most_members else rates
     page.say()
-    page.sheet(_rate_sheet(shown, sight.observation))
+    page.sheet(_rate_sheet(shown, view.observation))
     if len(shown) < len(rates):
         page.say(f"and {len(rates) - len(shown)} more (--members 0 shows all)")
     for sentence in _reasons(shown):
         page.say(sentence)
 
 
-def _headline(sight: Sight) -> str:
-    observation, watched = sight.observation, sight.watched
+def _headline(view: View) -> str:
+    observation, watched = view.observation, view.watched
     moment = datetime.fromtimestamp(observation.now_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     over = f"{sum(one.pressure is Pressure.OVER for one in watched)} of {len(watched)} brokers over" if watched is not None else ""
     mode = "paused" if observation.policy.paused else f"mode {observation.policy.mode.value}"
-    return "  ".join(part for part in (moment, observation.policy.key, f"cluster {sight.cluster_id or _UNKNOWN}", mode, over) if part)
+    return "  ".join(part for part in (moment, observation.policy.key, f"cluster {view.cluster_id or _UNKNOWN}", mode, over) if part)
 
 
-def _warnings(sight: Sight) -> Iterator[str]:
-    """Why anything below is missing comes first."""
-    yield from (f"{hold.reason.value}: {hold.message}" for hold in sight.decision.holds)
-    if not sight.is_measured:
-        yield "The policy names no metrics, so nothing is known of load."
-    readings = sight.readings
+def _warnings(view: View) -> Iterator[str]:
+    """The reasons why something below is missing."""
+    yield from (f"{hold.reason.value}: {hold.message}" for hold in view.decision.holds)
+    if not view.is_measured:
+        yield "The policy has no spec.metrics, so the load of brokers is not known."
+    readings = view.readings
     yield from (f"{problem.reason.value}: {problem.message}" for problem in (readings.problems if readings is not None else ()))
-    yield from sight.warnings
+    yield from view.warnings
 
 
 def _broker_sheet(rows: Sequence[BrokerRow]) -> Sheet:
@@ -139,7 +139,7 @@ def _quota_number(row: RateRow) -> str:
 
 
 def _why(row: RateRow, now_seconds: float) -> str:
-    """Only for those that are not simply at their contract."""
+    """The reason for a rate that is not at its contract, and since when."""
     if row.is_below and row.entry is not None:
         return f"{row.entry.reason.value} {ago_words(now_seconds - row.entry.written_at_seconds)}"
     return "" if row.report.state in _QUIET else row.report.state.value
@@ -169,31 +169,30 @@ def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
 
 
-# One look of `tidegate top` as plain data for programs. Rates are bytes per second; null is
-# unknown.
+# One view as plain data for programs. Rates are bytes per second; null is unknown.
 
 
-def sight_document(sight: Sight) -> Document:
+def view_document(view: View) -> Document:
     """Everything, also the rates that a table would leave out."""
-    observation, rates = sight.observation, rate_rows(sight)
-    readings = sight.readings
+    observation, rates = view.observation, rate_rows(view)
+    readings = view.readings
     return {
         "atSeconds": round(observation.now_seconds, 3),
         "policy": observation.policy.key,
-        "cluster": sight.cluster_id,
+        "cluster": view.cluster_id,
         "mode": observation.policy.mode.value,
         "paused": observation.policy.paused,
-        "brokers": None if sight.watched is None else [_broker(row) for row in broker_rows(sight)],
-        "levels": [_level(row) for row in level_rows(sight, rates)],
+        "brokers": None if view.watched is None else [_broker(row) for row in broker_rows(view)],
+        "levels": [_level(row) for row in level_rows(view, rates)],
         "members": [_rate_document(row) for row in rates],
-        "holds": [{"reason": hold.reason.value, "message": hold.message} for hold in sight.decision.holds],
-        "problems": _problems(sight) if readings is not None else None,
-        "warnings": list(sight.warnings),
+        "holds": [{"reason": hold.reason.value, "message": hold.message} for hold in view.decision.holds],
+        "problems": _problems(view) if readings is not None else None,
+        "warnings": list(view.warnings),
     }
 
 
-def _problems(sight: Sight) -> Sequence[Document]:
-    problems = sight.readings.problems if sight.readings is not None else ()
+def _problems(view: View) -> Sequence[Document]:
+    problems = view.readings.problems if view.readings is not None else ()
     return [{"reason": problem.reason.value, "broker": problem.broker, "message": problem.message} for problem in problems]
 
 
@@ -273,29 +272,29 @@ def top(
 
     The policy, the brokers, the quotas and Prometheus are read anew for every look, and nothing is written. What is not known is shown as
     unknown, with why. A member's rate is over all brokers, its quota and contract are per broker, and Delayed is the highest throttle time
-    that Kafka tells of any broker, a mean over up to a minute. On a terminal the table stays in place; with --output json every look is
+    that any broker reports, a mean over up to a minute. On a terminal the table stays in place; with --output json every look is
     one line.
     """
     around = command_context(context, debug=debug)
     if not once and STANDARD_INPUT in asked.policy.files:
         raise InvalidResource("Standard input can be read only once: add --once, or give the policy in a file.")
     in_place = around.out.isatty() and output is OutputFormat.TABLE and not once
-    with suppress(KeyboardInterrupt), closing(_looks(around, asked, metrics_credentials_file)) as looks:  # this is how people end it
-        for sight in looks:
-            _show(around, sight, output, most_members=members, once=once, in_place=in_place)
+    with suppress(KeyboardInterrupt), closing(_views(around, asked, metrics_credentials_file)) as views:  # this is how people end it
+        for view in views:
+            _show(around, view, output, most_members=members, once=once, in_place=in_place)
             if once:
                 return
             around.wait_seconds(interval)
 
 
-def _looks(around: CommandContext, asked: CommandOptions, metrics_file: Path | None) -> Generator[Sight, None, None]:
-    """A look whenever it is asked for, always by the policy as it is now. Connections are kept for as long as the policy names the same."""
+def _views(around: CommandContext, asked: CommandOptions, metrics_file: Path | None) -> Generator[View, None, None]:
+    """One view each time, by the policy as it is now. Connections are kept while the policy's cluster and metrics stay the same."""
     source = find_policy(around, asked.policy)
     while True:
-        with opened_lookout(around, source, asked.access, metrics_file=metrics_file) as lookout:
+        with opened_viewer(around, source, asked.access, metrics_file=metrics_file) as viewer:
             opened = source
             while _names_the_same(source, opened):
-                yield lookout.look(source)
+                yield viewer.read(source)
                 source = _newest(around, asked, source)
 
 
@@ -312,14 +311,14 @@ def _newest(around: CommandContext, asked: CommandOptions, known: PolicySource) 
         return known
 
 
-def _show(around: CommandContext, sight: Sight, output: OutputFormat, *, most_members: int, once: bool, in_place: bool) -> None:
-    document = sight_document(sight)
+def _show(around: CommandContext, view: View, output: OutputFormat, *, most_members: int, once: bool, in_place: bool) -> None:
+    document = view_document(view)
     if output is OutputFormat.JSON and not once:
         around.out.write(json.dumps(document, ensure_ascii=False) + "\n")
     else:
         if in_place:
             around.out.write(_FROM_THE_TOP)
-        publish(around.out, output, document, show=lambda page: show_sight(page, sight, most_members=most_members))
+        publish(around.out, output, document, show=lambda page: show_view(page, view, most_members=most_members))
         if not in_place and not once:
             around.out.write("---\n" if output is OutputFormat.YAML else "\n")
     around.out.flush()

@@ -1,6 +1,6 @@
-"""What `tidegate top` shows, as rows of numbers: brokers against their limits, levels, and members with what holds them.
+"""Rows of `tidegate top`: brokers against their limits, levels, and members with the reason for their quota.
 
-Rates are bytes per second, measured ones as floats; None is unknown, never zero. Rows only bring together what was observed and decided.
+Rates are bytes per second, measured ones as floats; None is unknown, never zero. Rows join the observation and the decision.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,18 +34,16 @@ from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
 
-# What `tidegate top` looks at: one policy's cluster and the load of its brokers, observed and
-# judged as the operator does, read only.
+# One policy's cluster and the load of its brokers, observed and judged as by the operator, read only.
 #
-# Each look stands for itself but for what was said of each broker the last time, so that a load
-# around its limit does not flicker. Contracts
-# and quotas are worked out without the load, so that nothing is shown as decided which only an
-# operator with its memory could decide.
+# Only the last pressure of each broker is kept from view to view, so that a load around its limit
+# does not flicker. The decision is made without the load: what to throttle depends on the memory of
+# the running operator, which a command does not have.
 
 
 @dataclass(frozen=True, slots=True)
 class LevelWord:
-    """What the operator said last of one level: its state, and since when (RFC 3339) and because of what."""
+    """One level in the policy's status: its state, since when (RFC 3339) and why."""
 
     state: str
     since: str = ""
@@ -53,11 +51,10 @@ class LevelWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """One look. `is_measured` = the policy names metrics; readings are None where it does not, or where no broker is known to read of.
+class View:
+    """One view of a policy's cluster. `is_measured` = the policy has metrics. Without them, or without known brokers, readings are None.
 
-    `cluster_id` None = nobody answered. `watched` None = load or brokers are not known at all. `said` is what the operator's status says of
-    levels.
+    `cluster_id` None = no answer. `watched` None = load or brokers are not known at all. `said` are the levels in the operator's status.
     """
 
     observation: Observation
@@ -74,14 +71,14 @@ class Sight:
 
     @property
     def flows(self) -> Flows:
-        """What clients send, by usable readings only."""
+        """The rates of clients, by usable readings only."""
         now_seconds, policy = self.observation.now_seconds, self.observation.policy
         readings = self.readings or Readings(now_seconds, 0.0)
         return flows_of(readings, now_seconds=now_seconds, stale_after_seconds=policy.stale_after_seconds)
 
 
-class Lookout:
-    """Looks at one policy's cluster again and again. It writes nothing."""
+class Viewer:
+    """Reads one view of a policy's cluster after another. Nothing is written."""
 
     def __init__(self, around: CommandContext, cluster: KafkaCluster, reader: Reader | None) -> None:
         self._around = around
@@ -90,8 +87,8 @@ class Lookout:
         self._observer = Observer(QuotaPlugins(settle_seconds=0.0))
         self._pressures: Mapping[int, Pressure] = {}
 
-    def look(self, source: PolicySource) -> Sight:
-        """Raises nothing for a world that is away: what is missing is a hold, or a problem of the readings."""
+    def read(self, source: PolicySource) -> View:
+        """Read one view. Nothing is raised where a server does not answer: that becomes a hold, or a problem of the readings."""
         now_seconds = self._around.now_seconds()
         usage, unread = source.usage(now_seconds)
         seen = self._observer.observe(source.declared, self._cluster, now_seconds=now_seconds, usage=usage)
@@ -101,7 +98,7 @@ class Lookout:
         self._pressures = {one.broker: one.pressure for one in watched or ()}
         cluster_id = seen.facts.cluster_id if seen.facts is not None else None
         warnings = (*source.remarks(), *(warning.message for warning in (*seen.warnings, *unread)))
-        return Sight(observation, decision, cluster_id, self._reader is not None, watched, _said(source.status), warnings)
+        return View(observation, decision, cluster_id, self._reader is not None, watched, _said(source.status), warnings)
 
     def _read(self, observation: Observation) -> Readings | None:
         if self._reader is None or observation.topology is None:
@@ -120,15 +117,15 @@ def _said(status: Mapping[str, Any]) -> Mapping[Level, LevelWord]:
 
 
 @contextmanager
-def opened_lookout(around: CommandContext, source: PolicySource, access: AccessOptions, *, metrics_file: Path | None) -> Iterator[Lookout]:
+def opened_viewer(around: CommandContext, source: PolicySource, access: AccessOptions, *, metrics_file: Path | None) -> Iterator[Viewer]:
     """The policy's cluster and its Prometheus. Credentials of the latter come from `metrics_file` where it is given."""
     with opened_cluster(around, source, access) as cluster:
         reader = _reader(around, source, metrics_file)
         if reader is None:
-            yield Lookout(around, cluster, None)
+            yield Viewer(around, cluster, None)
             return
         with closing(reader):
-            yield Lookout(around, cluster, reader)
+            yield Viewer(around, cluster, reader)
 
 
 def _reader(around: CommandContext, source: PolicySource, metrics_file: Path | None) -> Reader | None:
@@ -146,7 +143,7 @@ _FIRST_LEVEL_LAST = sorted(Level, reverse=True)
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker in one direction. `why` says in words why it is unknown, or what its state rests on. `clients` is Kafka's share of it."""
+    """One broker in one direction. `why` explains its state. `clients` is the rate of all its clients together."""
 
     broker: int
     direction: Direction | None
@@ -159,10 +156,10 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """One byte rate of one member. `sends` is over all brokers, `delay_seconds` the longest throttle time that Kafka tells of any.
+    """One byte rate of one member. `sends` is over all brokers, `delay_seconds` the longest throttle time that any broker reports.
 
-    `in_force` is what stands in Kafka now, per broker as `contract` is; None = unlimited, or not known where not `is_read`. `entry` is what
-    the ledger knows of it.
+    `in_force` is the quota in Kafka now, per broker as `contract` is; None = unlimited, or not known where not `is_read`. `entry` is its
+    entry in the ledger.
     """
 
     report: MemberReport
@@ -176,13 +173,13 @@ class RateRow:
 
     @property
     def is_below(self) -> bool:
-        """Whether it gets less than its contract by us."""
+        """Whether its quota is below its contract."""
         return self.contract is not None and self.in_force is not None and self.in_force < self.contract
 
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
-    """All members of one level. Rates are sums of those that are known, None = none is; `word` None = the operator said nothing."""
+    """All members of one level. Rates are sums of those that are known, None = none is; `word` None = not in the operator's status."""
 
     level: Level
     word: LevelWord | None
@@ -194,10 +191,10 @@ class LevelRow:
     delay_seconds: float | None
 
 
-def broker_rows(sight: Sight) -> tuple[BrokerRow, ...]:
+def broker_rows(view: View) -> tuple[BrokerRow, ...]:
     """A row for each limited direction of each live broker; one row for a broker without limits."""
-    flows = sight.flows
-    return tuple(row for one in sight.watched or () for row in _rows_of(one, flows, sight.observation.now_seconds))
+    flows = view.flows
+    return tuple(row for one in view.watched or () for row in _rows_of(one, flows, view.observation.now_seconds))
 
 
 def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[BrokerRow]:
@@ -210,7 +207,7 @@ def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[B
 
 
 def _pressure(one: WatchedBroker, nic: NicStatus) -> Pressure:
-    """The NIC's own word; a broker that is over counts as over in the direction that was above its limit a moment ago."""
+    """The NIC's own state; a broker that is over counts as over in the direction that was above its limit a moment ago."""
     swings = one.pressure is Pressure.OVER and nic.known and not any(other.pressure is Pressure.OVER for other in one.nics.values())
     return Pressure.OVER if swings and nic.hot_samples else nic.pressure
 
@@ -223,10 +220,10 @@ def _why(one: WatchedBroker, nic: NicStatus) -> str:
     return hot or swings
 
 
-def rate_rows(sight: Sight) -> tuple[RateRow, ...]:
+def rate_rows(view: View) -> tuple[RateRow, ...]:
     """Every managed byte rate: those below their contract first, then by level from L3 up, then by what they send."""
-    flows, quotas = sight.flows, sight.observation.quotas or {}
-    reports = [report for report in sight.decision.members if report.state is not MemberState.OVERLAPPING]
+    flows, quotas = view.flows, view.observation.quotas or {}
+    reports = [report for report in view.decision.members if report.state is not MemberState.OVERLAPPING]
     rows = [_rate_row(report, key, flows, quotas) for report in reports for key in KEYS if _is_managed(report, key, flows)]
     return tuple(sorted(rows, key=_order))
 
@@ -252,23 +249,23 @@ def _rate_row(report: MemberReport, key: QuotaKey, flows: Flows, quotas: Mapping
 
 
 def _nothing_or_unknown(flows: Flows, way: Direction) -> float | None:
-    """Who has no series sends nothing where brokers tell of others, and is unknown where no broker tells of anybody."""
+    """The rate of a client without series: zero where brokers report others, unknown where they report no client at all."""
     return 0.0 if any(direction is way for _, direction in flows.totals) else None
 
 
 def _delay(flows: Iterable[ClientRate]) -> float | None:
-    told = [flow.throttle_milliseconds for flow in flows if flow.throttle_milliseconds is not None]
-    return max(told) / 1000 if told else None
+    delays = [flow.throttle_milliseconds for flow in flows if flow.throttle_milliseconds is not None]
+    return max(delays) / 1000 if delays else None
 
 
 def _order(row: RateRow) -> tuple[bool, int, float, str]:
     return (not row.is_below, _FIRST_LEVEL_LAST.index(row.report.level), -(row.sends or 0.0), row.report.entity.sort_key)
 
 
-def level_rows(sight: Sight, rows: Sequence[RateRow]) -> tuple[LevelRow, ...]:
+def level_rows(view: View, rows: Sequence[RateRow]) -> tuple[LevelRow, ...]:
     """Every level that has members, L0 first."""
     levels = [level for level in Level if _has(rows, level)]
-    return tuple(_level_row(level, [row for row in rows if row.report.level is level], sight.said.get(level)) for level in levels)
+    return tuple(_level_row(level, [row for row in rows if row.report.level is level], view.said.get(level)) for level in levels)
 
 
 def _has(rows: Sequence[RateRow], level: Level) -> bool:

@@ -1,7 +1,7 @@
-"""Where partition leaders are, asked of the brokers: one Metadata request for the managed topics, from whichever broker answers.
+"""Live brokers and partition leaders: one Metadata request for the managed topics, to whichever broker answers.
 
-ZooKeeper would take 70 s for what Metadata tells in one (kafka-quotas 2.3). One connection is kept and made anew when it breaks. No topic
-is ever created by asking.
+Reading the same from ZooKeeper takes 70 s on a large cluster. One connection is kept, and opened again when it breaks. The request
+never creates a topic.
 """
 
 import contextlib
@@ -20,10 +20,8 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, Unauthorized, Unreachable
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, TlsFiles
 
-# kafka-python's message classes: the one place where that library is imported.
-#
-# Its classes are not a stable API and its import uses a deprecated function of the standard
-# library; both stay behind this door.
+# kafka-python's message classes. The library is imported here only: its classes are not a stable API,
+# and its import uses a deprecated function of the standard library.
 
 
 with warnings.catch_warnings():
@@ -53,14 +51,14 @@ __all__ = [
 ]
 
 
-# Reading brokers and leaders out of a Metadata answer. What is not certain is counted as
-# leaderless or refused, never guessed.
+# Brokers and leaders of a Metadata answer. A partition without a certain leader is counted as
+# leaderless or refused; nothing is guessed.
 
 
 _NONE = 0
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
-_REPLICA_NOT_AVAILABLE = 9  # some follower is away; the leader that is named is right
+_REPLICA_NOT_AVAILABLE = 9  # a follower does not answer; the leader is right
 _INVALID_TOPIC = 17
 _NOT_AUTHORIZED = 29
 _ABSENT = {_UNKNOWN_TOPIC, _INVALID_TOPIC}
@@ -122,12 +120,11 @@ def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
     return TopicLeaders(dict(leaders), leaderless)
 
 
-# One connection to one broker: requests and answers of kafka-python's protocol classes over a
-# plain socket, each bounded in time.
+# One connection to one broker: kafka-python's protocol classes over a plain socket, each request
+# bounded in time.
 #
-# kafka-python's own client keeps a thread, a metadata cache and retries of its own; a control pass
-# wants one answer or one error. The
-# versions used are old enough for Kafka 0.11 and still spoken by 4.x, so nothing is negotiated.
+# kafka-python's own client has a thread, a metadata cache and retries; a control pass wants one
+# answer or one error. The request versions work from Kafka 0.11 to 4.x, so nothing is negotiated.
 
 
 CLIENT_ID = "tidegate"
@@ -163,7 +160,7 @@ class BrokerConnection:
             raise
 
     def ask(self, request: Any, timeout_seconds: float) -> Any:
-        """The broker's answer to one request. An error code inside the answer is the caller's business."""
+        """Send one request and return the answer. The caller checks the error codes in it."""
         self._deadline = time.monotonic() + timeout_seconds
         return self._exchange(request)
 

@@ -1,8 +1,7 @@
 """Names of quota entities as Kafka spells them in ZooKeeper, in both directions.
 
 Encoding is Kafka's `Sanitizer`: every byte of the UTF-8 name but `A-Z a-z 0-9 - _ .` becomes `%XX`. Decoding is stricter than
-Kafka's: a node name that encoding would not give back is foreign, because no session is ever looked up under it. Nothing here
-touches ZooKeeper.
+Kafka's: a node name that encoding would not give back is foreign, because brokers look up no session under it.
 """
 
 import json
@@ -15,12 +14,9 @@ from urllib.parse import quote, unquote_to_bytes
 from controller_logic.model import BYTE_RATE_KEYS, MIN_BYTE_RATE, Default, Entity, EntityPart, QuotaKey
 from tidegate.errors import ForeignContent
 
-# Which texts a quota value may have: those that a broker reads without harm, and the fewer that we
-# write ourselves.
-#
-# A broker that reads anything else at its start exits (kafka-quotas 1.5), so every text passes
-# here once more on its way out, whoever
-# computed it.
+# The texts that a quota value may have: those that a broker reads without harm, and the fewer that we
+# write ourselves. A broker that reads anything else at its start exits, so every text is checked
+# here once more before it is written.
 
 
 _LONG = re.compile(r"-?[0-9]{1,19}", re.ASCII)
@@ -45,14 +41,11 @@ def is_ours(key: QuotaKey, text: str) -> bool:
     return _OUR_NUMBER.fullmatch(text) is not None
 
 
-# The content of a quota znode: strict reading, and writing that changes our keys and not one byte
-# of anybody else's.
+# The content of a quota znode: reading is strict, and writing changes our keys only.
 #
-# What is not read safely is not written: it may hold SCRAM credentials that a rewrite would
-# delete. Other keys keep their place and the
-# exact text of their JSON strings, escapes included; white space between them is not kept, as
-# Kafka itself would not. Sources:
-# kafka-quotas 1.2 and 1.5.
+# A node that cannot be read safely is not written: it may hold SCRAM credentials that a rewrite
+# would delete. Other keys keep their place and the exact text of their JSON strings, escapes
+# included. White space between them is not kept; Kafka does not keep it either.
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}:,]|[^\s{}:,"]+')
@@ -62,7 +55,7 @@ _QUOTA_KEYS: frozenset[str] = frozenset(QuotaKey)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key of a quota znode with its value, each also as the JSON string that stood there."""
+    """One key of a quota znode with its value, each also as the JSON string that was there."""
 
     key: str
     value: str
@@ -103,10 +96,10 @@ EMPTY = QuotaContent()
 
 
 def parse_quota(data: bytes | None, *, child_count: int = 0) -> QuotaContent:
-    """Read a znode's data, or raise ForeignContent saying what is wrong with it.
+    """Read a znode's data. Raises ForeignContent with what is wrong with it.
 
-    No data at all is what Kafka gives to a node that is only the parent of others, and reads as nothing set; so do zero bytes
-    while there are children. Zero bytes on a node without children are refused: somebody has emptied it.
+    A node that is only the parent of others has no data in Kafka, and reads as nothing set; so do zero bytes while there are
+    children. Zero bytes on a node without children are refused: another writer has emptied it.
     """
     if data is None or (data == b"" and child_count):
         return EMPTY
@@ -116,12 +109,24 @@ def parse_quota(data: bytes | None, *, child_count: int = 0) -> QuotaContent:
         text = data.decode("utf-8")
         root = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise ForeignContent(f"it is not JSON as Kafka writes it ({error})") from error
+        raise ForeignContent(f"it is not JSON as Kafka writes it ({json_problem(error)})") from error
     config = _config_of(root)
     settings = _settings(text, config)
     for key, value in QuotaContent(settings).quotas.items():
         _require_readable(key, value)
     return QuotaContent(settings)
+
+
+def json_problem(error: Exception) -> str:
+    """What is wrong with a text that is not the expected JSON, without the words of Python's parser."""
+    match error:
+        case json.JSONDecodeError():
+            return f"the text breaks off or is wrong at character {error.pos + 1}"
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case RecursionError():
+            return "it is nested too deeply"
+    return str(error)
 
 
 def _config_of(root: object) -> dict[str, str]:

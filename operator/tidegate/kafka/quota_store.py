@@ -1,7 +1,7 @@
-"""Where quotas live, as the control pass sees it; the ZooKeeper store and its in-memory twin both keep this promise.
+"""The interface of a quota store, which the ZooKeeper store and its in-memory twin implement.
 
-The contract tests in `tests/contract/` state it in full. A store knows nothing of contracts or tiers: it reads
-exact texts, and writes exactly what it is told or nothing.
+The contract tests in `tests/contract/` specify it in full. A store reads exact texts, and writes exactly the given
+values or nothing. Contracts and tiers are not its concern.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ MAX_WRITES_PER_BATCH = 200  # three operations each stay far below ZooKeeper's 1
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What must be right before anything is written. `controller_version` None = Kafka has no controller now.
+    """The state of the cluster that is checked before every write. `controller_version` None = Kafka has no controller now.
 
     `migration_prepared` = ZooKeeper carries the mark of a move to KRaft, which may or may not have begun; it forbids nothing.
     """
@@ -31,7 +31,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """What became of one write: `applied`, or why not (`reason`, `message`); a conflict is settled by the next pass."""
+    """The result of one write: `applied`, or why not (`reason`, `message`); a conflict is settled by the next pass."""
 
     entity: Entity
     applied: bool
@@ -51,7 +51,7 @@ class QuotaStore(Protocol):
         ...
 
     def claim(self, policy_key: str, policy_uid: str) -> None:
-        """Record that this policy owns the cluster's ledger. Raises WriteRefused if another policy's claim stands."""
+        """Record that this policy owns the cluster's ledger. Raises WriteRefused if another policy has claimed the cluster."""
         ...
 
     def release_claim(self, policy_key: str) -> None:
@@ -71,7 +71,7 @@ class QuotaStore(Protocol):
         ...
 
     def unreadable_nodes(self) -> Sequence[str]:
-        """Paths among Kafka's quota nodes and our ledger whose names stand for no entity; nobody's quota is there."""
+        """Paths among Kafka's quota nodes and our ledger whose names are those of no entity, so that no client's quota is there."""
         ...
 
     def has_client_id_quotas(self) -> bool:
@@ -79,7 +79,7 @@ class QuotaStore(Protocol):
         ...
 
     def write(self, writes: Sequence[QuotaWrite], expected_cluster_id: str) -> tuple[WriteOutcome, ...]:
-        """Send one batch (at most MAX_WRITES_PER_BATCH, entities distinct) and say what became of each, in order.
+        """Send one batch (at most MAX_WRITES_PER_BATCH, entities distinct) and return the result of each, in order.
 
         Quota, ledger and notification of one entity are changed together or not at all. A write whose `seen` versions no
         longer hold comes back as not applied (CONFLICT) and does not stop the others of the batch. The cluster id, the

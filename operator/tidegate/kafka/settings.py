@@ -1,6 +1,6 @@
-"""How to reach ZooKeeper and the brokers, secrets included; plain values that whoever reads Secrets and files fills in.
+"""Addresses and logins of ZooKeeper and the brokers, as plain values that the reader of Secrets and files fills in.
 
-Secrets never show in `repr`, so that a settings object in a log line or a traceback gives nothing away. Nothing here connects.
+Passwords are left out of `repr`, so that a settings object in a log line or a traceback shows none.
 """
 
 from dataclasses import dataclass, field

@@ -77,8 +77,8 @@ def decode(text: str) -> RollupResult:
     """The result in a text. Raises ValueError, with a sentence, for anything else and for another schema version."""
     try:
         document = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+    except ValueError:
+        raise ValueError("it is not JSON") from None
     if not isinstance(document, Mapping) or document.get("schemaVersion") != SCHEMA_VERSION:
         found = document.get("schemaVersion") if isinstance(document, Mapping) else None
         raise ValueError(f"its schemaVersion is {found!r}, and this version of Tidegate reads {SCHEMA_VERSION}")
@@ -91,8 +91,10 @@ def decode(text: str) -> RollupResult:
             usage=_usage(document["usage"]) if "usage" in document else None,
             empty=merged(_window(*pair) for pair in document.get("emptyMs", ())),
         )
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"a part of it is missing or of another kind: {type(error).__name__} {error}") from None
+    except KeyError as error:
+        raise ValueError(f"its field {error} is missing") from None
+    except (TypeError, AttributeError, OverflowError):
+        raise ValueError("one of its fields has another shape than Tidegate writes") from None
 
 
 def _pairs(windows: Iterable[Window]) -> list[list[int]]:

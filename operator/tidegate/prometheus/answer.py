@@ -1,7 +1,7 @@
-"""An answer of Prometheus' query API, read as it arrives, each series handed on at once and then forgotten.
+"""An answer of Prometheus' query API, read as it arrives: each series is passed on at once and not kept.
 
 The API's shape: `{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {...}, "values": [[time, "value"], ...]}]},
-"warnings": [...]}`, in any order of members. It says what is wrong with an answer; what that means for a reading is said elsewhere.
+"warnings": [...]}`, in any order of members. Errors name what is wrong with an answer; the client turns them into messages.
 """
 
 import codecs
@@ -15,10 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from tidegate.prometheus.series import Series
 
-# JSON read from the front while it is still arriving, so that an answer of many megabytes never
-# stands in memory as a whole.
-#
-# It knows objects, lists and values, and nothing of Prometheus.
+# JSON, read from the front while it is still arriving, so that an answer of many megabytes is never
+# in memory as a whole.
 
 
 _NOT_SPACE = re.compile(r"[^ \t\r\n]")
@@ -28,11 +26,11 @@ _raw_decode = json.JSONDecoder().raw_decode
 
 
 class NotJson(ValueError):
-    """The text is no JSON, or ends before it is whole."""
+    """The text is not JSON, or ends before it is whole."""
 
 
 class ArrivingJson:
-    """Takes values from the front of a text that comes in `chunks` of UTF-8. Every method raises NotJson where the text is none."""
+    """Takes values from the front of a text that comes in `chunks` of UTF-8. Every method raises NotJson where it cannot be read."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -67,7 +65,7 @@ class ArrivingJson:
                 return value
 
     def members(self) -> Iterator[str]:
-        """The names in the object that comes next; whoever takes a name takes its value before the next name."""
+        """The names in the object that comes next; the caller takes the value of a name before the next name."""
         for _ in self._between("{", "}"):
             name = self.value()
             self._take(":")
@@ -82,7 +80,7 @@ class ArrivingJson:
                 yield self.value()
 
     def end(self) -> None:
-        """Make sure that nothing follows."""
+        """Raise NotJson if anything follows."""
         if self.peek():
             raise self._not_json()
 
@@ -111,7 +109,7 @@ class ArrivingJson:
         return found
 
     def _more(self) -> bool:
-        """Let more text arrive: at least as much as is left, so that a long value is not looked at again for every chunk of it."""
+        """Read on, at least as much as is left, so that a long value is not parsed again for every chunk of it."""
         left = self._text[self._at :]
         parts, length = [left], len(left)
         while length < 2 * len(left) or length == 0:
@@ -128,7 +126,7 @@ class ArrivingJson:
 
     def _not_json(self) -> NotJson:
         shown = self._text[self._at : self._at + 40]
-        return NotJson(f"it reads {shown!r} where something else must stand" if shown else "it ends before it is whole")
+        return NotJson(f"it reads {shown!r} where something else must be" if shown else "it ends before it is whole")
 
 
 Item = TypeVar("Item")
@@ -138,24 +136,24 @@ _TEXT = {str}
 
 @dataclass(slots=True)
 class Answer(Generic[Item]):
-    """What was made of each series, and why the server says that something may be missing (empty = it does not)."""
+    """The items made of the series, and the server's warnings that something may be missing."""
 
     items: list[Item] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
 class NotSamples(ValueError):
-    """JSON came, but no samples over a range; the message completes "Prometheus answered, but ..."."""
+    """The answer is JSON without samples over a range. The message completes "Prometheus answered, but ..."."""
 
 
 def read_answer(chunks: Iterator[bytes], each: Callable[[Series], Item]) -> Answer[Item]:
-    """The answer that these bytes spell, with `each` applied to every series that has a sample.
+    """Parse these bytes, with `each` applied to every series that has a sample.
 
     Raises NotJson or NotSamples when it is anything else than a whole, successful answer with samples over a range.
     """
     text, answer, envelope = ArrivingJson(chunks), Answer[Item](), dict[str, object]()
     if text.peek() != "{":
-        raise NotJson("it is a web page" if text.peek() == "<" else "it is no JSON object")
+        raise NotJson("it is a web page" if text.peek() == "<" else "it is not a JSON object")
     result_type: object = None
     for name in text.members():
         if name == "data" and text.peek() == "{":
@@ -182,7 +180,7 @@ def _read_data(text: ArrivingJson, answer: Answer[Item], each: Callable[[Series]
 
 def _refuse_anything_but_samples(envelope: dict[str, object], result_type: object) -> None:
     if envelope.get("status") != "success":
-        raise NotSamples(f"it says status {envelope.get('status')!r} ({envelope.get('error') or 'without saying why'})")
+        raise NotSamples(f"its status is {envelope.get('status')!r} ({envelope.get('error') or 'without saying why'})")
     if result_type != "matrix":
         raise NotSamples(f"with a result of type {result_type!r} instead of samples over a range")
 
@@ -190,7 +188,7 @@ def _refuse_anything_but_samples(envelope: dict[str, object], result_type: objec
 def _warnings(envelope: dict[str, object]) -> list[str]:
     said = envelope.get("warnings") or []
     warnings = [str(warning) for warning in said] if isinstance(said, list) else [str(said)]
-    if envelope.get("isPartial"):  # how VictoriaMetrics says it
+    if envelope.get("isPartial"):  # VictoriaMetrics' warning
         warnings.append("isPartial: some of its storage nodes did not answer")
     return warnings
 
@@ -198,7 +196,7 @@ def _warnings(envelope: dict[str, object]) -> list[str]:
 def _series(item: Any) -> Series:
     # Written for speed: a large answer has 100,000 of them.
     try:
-        labels, values = item["metric"], item.get("values", ())  # native histograms have none; they are missed where a number was wanted
+        labels, values = item["metric"], item.get("values", ())  # native histograms have none
         samples = tuple([(float(at), float(amount)) for at, amount in values])
         labels_are_text = set(map(type, labels.values())) <= _TEXT
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""One query to Prometheus, within limits of time and size: few repeats, warnings that are not lost, samples handed on while they arrive.
+"""One query to Prometheus within limits of time and size: few repeats, warnings that are not lost, samples passed on as they arrive.
 
-Failures are raised as tidegate.errors. Login, authorities and redirects are the session's; what a query means is its caller's business.
+Failures are raised as tidegate.errors.
 """
 
 import json
@@ -29,17 +29,14 @@ from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.retry import retry
 
-# What every request to Prometheus gets from us: login, authorities, no redirects, no compression,
-# and an answer whose body is unread.
-#
-# requests would read any answer whole and without bounds; whoever asks reads it within limits.
-# What goes wrong is not judged here.
+# The HTTP session: login, authorities, no redirects, no compression. The body of an answer is left
+# unread, because requests would read it whole and without bounds; the client reads it within limits.
 
 
 class Session(requests.Session):
-    """A session for one server; raises InvalidHeader for a token that cannot be sent.
+    """A session for one server. Raises InvalidHeader for a token that cannot be sent.
 
-    Nothing comes from the environment: no proxy, no .netrc, no other authorities.
+    The environment is ignored: no proxy, no .netrc, no other authorities.
     """
 
     def __init__(self, server: PrometheusServer) -> None:
@@ -62,7 +59,7 @@ class Session(requests.Session):
         self._remove_files()
 
     def _use(self, tls: TlsTexts) -> None:
-        """Make these certificates the session's. The library wants files, so they are in a folder for this user only while it lives."""
+        """Use these certificates. The library needs files, so they are kept in a private folder until the session ends."""
         folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
         self._remove_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
@@ -78,7 +75,7 @@ class Session(requests.Session):
             self.cert = written("tls.crt", tls.certificate), written("tls.key", tls.key)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Nowhere: a redirect leads to a login page, or takes the login to another host."""
+        """Follow no redirect: it leads to a login page, or takes the login to another host."""
 
 
 class _Bearer(AuthBase):
@@ -94,28 +91,28 @@ def _authorization(login: BearerLogin | BasicLogin | None) -> AuthBase | None:
     match login:
         case BearerLogin(token):
             if not (token.isascii() and token.isprintable()):
-                raise requests.exceptions.InvalidHeader("the token has signs that no header can carry")
+                raise requests.exceptions.InvalidHeader("the token has characters that no header can have")
             return _Bearer(token)
         case BasicLogin(username, password):
-            # text would be sent as Latin-1, which lacks most of the world's letters
+            # a str would be sent as Latin-1, which lacks most of the world's letters
             return HTTPBasicAuth(username.encode(), password.encode())
     return None
 
 
 def _own_authorities() -> str | bool:
-    """The machine's own authorities, to which administrators add theirs; those that come with the library where it has none."""
+    """The machine's own authorities, which administrators can extend; the library's where the machine has none."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath or True
 
 
-# What answers and errors of HTTP say, in a few words for a message.
+# Short texts of HTTP answers and errors, for messages.
 
 
 SHOWN_CHARACTERS = 300
 
 
 def error_text(beginning: bytes) -> str:
-    """The reason that the beginning of an answer gives: Prometheus' own, or what a gateway before it says."""
+    """The reason in the beginning of an answer: Prometheus' own, or that of a gateway before it."""
     text = beginning.decode("utf-8", "replace")
     try:
         text = str(json.loads(text)["error"])
@@ -126,7 +123,7 @@ def error_text(beginning: bytes) -> str:
 
 
 def innermost_message(error: Exception) -> str:
-    """What the innermost error says; those around it repeat it, and hold the whole query."""
+    """The message of the innermost error; those around it repeat it, and contain the whole query."""
     inner: object = error
     while isinstance(inner, Exception):
         error = inner
@@ -135,12 +132,8 @@ def innermost_message(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).rsplit("): ", 1)[-1][:SHOWN_CHARACTERS]
 
 
-# Turns whatever goes wrong between us and Prometheus into tidegate.errors, with a sentence that a
-# person can act on.
-#
-# Nothing here decides what a reading is worth without the answer; every sentence says that nothing
-# is done on load meanwhile, because
-# `controller_logic` holds on what it cannot see.
+# Failures as tidegate.errors, with a sentence that a person can act on. Every sentence ends with what
+# happens meanwhile: `controller_logic` does nothing about a load that it cannot see.
 
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
@@ -150,7 +143,7 @@ _TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
 
 
 def shown_address(url: str) -> str:
-    """The address without a login that may stand in it, for messages."""
+    """The address without the login that it may contain, for messages."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -159,15 +152,15 @@ def shown_address(url: str) -> str:
 
 
 def broken(error: Exception, address: str) -> TidegateError:
-    """No answer, or only the beginning of one, because of this error of the HTTP library or of the operating system."""
+    """The error for no answer, or only the beginning of one, from an error of the HTTP library or the operating system."""
     match error:
         case exceptions.InvalidHeader():
             return Unauthorized(
-                "The login for Prometheus holds a line break or another sign that no request can carry. Correct the Secret."
+                "The login for Prometheus has a line break or another character that no request can have. Correct the Secret."
             )
         case _ if isinstance(error, _BAD_ADDRESS):
             return InvalidResource(
-                f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port in metrics.prometheus.url."
+                f"Prometheus cannot be asked: {address} is not an address. Write it as http://host:port in metrics.prometheus.url."
             )
         case exceptions.SSLError():
             return unreachable(
@@ -181,21 +174,21 @@ def broken(error: Exception, address: str) -> TidegateError:
 
 
 def too_slow(address: str) -> TidegateError:
-    """It was given all the time there is."""
+    """The error for an answer that did not come within its time."""
     return unreachable(address, "it took too long", "Look at its load, and at how many series the queries match.")
 
 
 def unreachable(address: str, why: str, hint: str) -> TidegateError:
-    """It did not answer."""
+    """The error for a server that did not answer."""
     return Unreachable(Reason.PROMETHEUS_UNREACHABLE, f"Prometheus at {address} did not answer: {why}. {MEANWHILE} {hint}")
 
 
 def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
-    """An answer with another status than 200, of whose body the beginning was read."""
+    """The error for a status other than 200, with the beginning of the body."""
     status, said = answer.status_code, error_text(beginning)
     if answer.headers.get("Location") and 300 <= status < 400:
         elsewhere = shown_address(answer.headers["Location"])
-        why = f"Prometheus at {address} sent us on to {elsewhere}, where a login may be wanted; we do not follow. {MEANWHILE}"
+        why = f"Prometheus at {address} redirected us to {elsewhere}, perhaps to log in; redirects are not followed. {MEANWHILE}"
         return Unauthorized(f"{why} Give the address of the query API itself, or a login in metrics.prometheus.authentication.")
     if status in (401, 403):
         why = f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE}"
@@ -209,20 +202,20 @@ def refusal(answer: requests.Response, beginning: bytes, address: str) -> Tidega
 
 
 def too_large(limit_bytes: int, address: str) -> TidegateError:
-    """The answer was longer than anybody wants to read."""
+    """The error for an answer above the size limit."""
     why = f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and was not read to its end. {MEANWHILE}"
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Narrow the queries, for instance to one Kafka cluster.")
 
 
 def not_samples(error: Exception, answer: requests.Response, address: str) -> TidegateError:
-    """A whole answer, of another kind than samples."""
+    """The error for a whole answer that is not samples."""
     kind = answer.headers.get("Content-Type") or "of no stated kind"
     why = f"What answered at {address} is not usable as samples ({kind}): {error}. {MEANWHILE}"
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Check metrics.prometheus.url; a login page answers like this, too.")
 
 
 def partial(warnings: Sequence[str], address: str) -> TidegateError:
-    """Prometheus itself says that something may be missing."""
+    """The error for an answer with Prometheus' own warning that something may be missing."""
     why = f"Prometheus at {address} warns that its answer may lack something: {'; '.join(warnings)[:SHOWN_CHARACTERS]}. {MEANWHILE}"
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
 
@@ -236,7 +229,7 @@ Item = TypeVar("Item")
 
 
 class PrometheusClient:
-    """A client of one server; it connects with the first question. One thread at a time may use it."""
+    """A client of one server, connected at the first query. One thread at a time may use it."""
 
     def __init__(
         self, server: PrometheusServer, *, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
@@ -248,10 +241,10 @@ class PrometheusClient:
         self._session: Session | None = None
 
     def query(self, promql: str, each: Callable[[Series], Item], *, until_monotonic_seconds: float) -> list[Item]:
-        """What `each` makes of every series that the instant query gives; the query must give samples over a range.
+        """Send an instant query for samples over a range, and return what `each` makes of every series.
 
-        Raises Unreachable after some attempts within the time; Incomplete for an answer that is partial, too large or no samples;
-        Unauthorized when a login is wanted; NotFound where there is no query API; InvalidResource when the query is refused.
+        Raises Unreachable after some attempts within the time; Incomplete for an answer that is partial, too large or not samples;
+        Unauthorized when a login is needed; NotFound where there is no query API; InvalidResource when the query is refused.
         """
         return retry(
             lambda: self._once(promql, each, until_monotonic_seconds),
@@ -264,7 +257,7 @@ class PrometheusClient:
         )
 
     def close(self) -> None:
-        """Hang up; the next question connects anew."""
+        """Hang up. The next query connects again."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -281,7 +274,7 @@ class PrometheusClient:
         if left_seconds <= 0:
             raise too_slow(self.address)
         timeouts = (min(self._server.connect_timeout_seconds, left_seconds), min(self._server.read_timeout_seconds, left_seconds))
-        # the server, too, gives up when nobody waits any longer
+        # the server gives up as well when we no longer wait
         server_timeout = f"{max(round(left_seconds * 1000), 1)}ms"
         if self._session is None:
             self._session = Session(self._server)
@@ -300,7 +293,7 @@ class PrometheusClient:
         return found.items
 
     def _chunks(self, answer: requests.Response, until: float) -> Iterator[bytes]:
-        """The body as it comes. One read gives what is there, so that a server that drips cannot hold us beyond the time."""
+        """The body as it comes. One read returns what is there, so that a slow server cannot keep us beyond the time."""
         size = 0
         while chunk := answer.raw.read1(_CHUNK_BYTES, decode_content=True):
             size += len(chunk)
@@ -311,18 +304,15 @@ class PrometheusClient:
             yield chunk
 
 
-# The queries of one reading: they share one time limit, and a server that is away or wants a login
-# is not asked a second one.
-#
-# It keeps what failed as problems and gives no answer for it; what an answer means is not known
-# here.
+# The queries of one reading. They share one time limit, and after a server did not answer or refused
+# the login, it gets no further query. Failures are kept as problems.
 
 
 _WHOLE_SERVER = (Unreachable, Unauthorized, NotFound)
 
 
 class Asking:
-    """Asks until `until_monotonic_seconds`."""
+    """Sends the queries of one reading, until `until_monotonic_seconds`."""
 
     def __init__(self, client: PrometheusClient, *, until_monotonic_seconds: float) -> None:
         self._client = client
@@ -332,11 +322,11 @@ class Asking:
 
     @property
     def problems(self) -> tuple[ReadingProblem, ...]:
-        """What failed, each way of failing once."""
+        """The failures, each kind once."""
         return tuple(dict.fromkeys(self._problems))
 
     def ask(self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float) -> list[Item] | None:
-        """What `each` makes of every series with a sample in the last `seconds`; None = not asked, or no answer that can be used.
+        """Return what `each` makes of every series with a sample in the last `seconds`; None = not asked, or no usable answer.
 
         `what` names the query in problems.
         """
@@ -346,11 +336,11 @@ class Asking:
             return self._client.query(over_last(query, seconds), each, until_monotonic_seconds=self._until)
         except TidegateError as error:
             self._given_up = isinstance(error, _WHOLE_SERVER)
-            self._problems.append(ReadingProblem(error.reason, _told(error, what, query)))
+            self._problems.append(ReadingProblem(error.reason, _message(error, what, query)))
             return None
 
 
-def _told(error: TidegateError, what: str, query: str) -> str:
+def _message(error: TidegateError, what: str, query: str) -> str:
     if error.reason is not Reason.METRICS_QUERY_REFUSED:
         return error.message
     advice = "A query must be a plain selector, without function, range or aggregation, so that samples keep their times."

@@ -1,7 +1,7 @@
-"""The series of clients' gauges -> the newest value of each entity on each broker, and what is wrong with the rest.
+"""The newest value of each entity on each broker from the series of clients' gauges, and the problems of the other series.
 
-It serves byte rates and throttle times alike, which differ in what NaN means: the mean throttle time of nobody throttled is NaN, so it is
-zero; a byte rate is never NaN, so one that is cannot be trusted. Nothing is joined here; see `reader`.
+Byte rates and throttle times differ in what NaN means. The mean throttle time of a client that was not throttled is NaN, so NaN counts
+as zero. A byte rate is never NaN, so one that is cannot be trusted.
 """
 
 import math
@@ -17,18 +17,16 @@ from tidegate.prometheus.nics import FUTURE_SECONDS, without_broker
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 
-# Whom a client's series is about: Kafka's tags `user` and `client-id` as the JMX exporter shows
-# them, turned back into names.
+# The entity of a series: Kafka's tags `user` and `client-id` as the JMX exporter shows them, turned
+# back into names.
 #
-# Kafka leaves a tag out where the quota that meters the client does not tell users, or client ids,
-# apart. The user is spelled by Kafka's
-# `Sanitizer` (every byte but `A-Z a-z 0-9 - _ .` as `%XX`), the client id as it is, in JMX's
-# quotes where it has signs that JMX uses
-# itself. Default entities are no tags: who is metered by a default quota has a bucket, and tags,
-# of his own.
+# Kafka leaves a tag out where the client's quota does not distinguish users, or client ids. The user
+# is encoded by Kafka's `Sanitizer` (every byte but `A-Z a-z 0-9 - _ .` as `%XX`). The client id is as
+# it is, in JMX's quotes where it has characters that JMX uses itself. Default entities do not occur:
+# a client under a default quota has a bucket, and tags, of its own.
 
 
-_REMEMBERED = 16384  # each client is told by every broker, in four queries, at every reading
+_REMEMBERED = 16384  # every broker reports each client, in four queries, at every reading
 _JMX_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _JMX_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
@@ -82,7 +80,7 @@ class ClientSample:
 
 
 class ReadClient:
-    """Makes a sample or an oddity of each series, one by one while they arrive. `what` names the query in messages."""
+    """Makes a sample or a problem of each series, one by one as they arrive. `what` names the query in messages."""
 
     def __init__(self, what: str, *, broker_of: BrokerOf, nan_is_zero: bool) -> None:
         self._what = what
@@ -95,13 +93,13 @@ class ReadClient:
             return without_broker(series, self._what)
         if entity is None:
             hint = "The labels user and client_id must hold Kafka's tags as the brokers spell them."
-            what = f"the query for {self._what} gave a series that does not tell its client"
+            what = f"the query for {self._what} gave a series that does not name its client"
             return SeriesProblem(Reason.METRICS_AMBIGUOUS, what, str(series), broker, hint)
         at_seconds, amount = series.samples[-1]
         if self._nan_is_zero and math.isnan(amount):
             amount = 0.0
         if not is_amount(amount):
-            what = f"the newest value of a client's {self._what} is no amount"
+            what = f"the newest value of a client's {self._what} is not an amount"
             return SeriesProblem(Reason.METRICS_UNREADABLE, what, f"{amount} for {entity}", broker, "Look at the exporter.")
         return ClientSample((entity, broker), series.first_at_seconds, at_seconds, amount)
 
@@ -109,15 +107,15 @@ class ReadClient:
 def newest_of_each(
     found: Iterable[ClientSample | SeriesProblem], what: str, *, read_at_seconds: float
 ) -> tuple[Mapping[Who, ClientSample], list[SeriesProblem]]:
-    """The newest sample of each entity and broker. A series may take over from another that had ended; one of two at once is nobody's."""
+    """The newest sample of each entity and broker. A series may follow another that had ended; two at once are left out."""
     newest: dict[Who, ClientSample] = {}
     twice: set[Who] = set()
-    oddities: list[SeriesProblem] = []
+    problems: list[SeriesProblem] = []
     for sample in found:
         if isinstance(sample, SeriesProblem):
-            oddities.append(sample)
+            problems.append(sample)
         elif sample.at_seconds > read_at_seconds + FUTURE_SECONDS:
-            oddities.append(_from_the_future(sample, read_at_seconds))
+            problems.append(_from_the_future(sample, read_at_seconds))
         elif (other := newest.get(sample.who)) is None:
             newest[sample.who] = sample
         elif overlap(sample, other):
@@ -126,11 +124,11 @@ def newest_of_each(
             newest[sample.who] = max(sample, other, key=lambda one: one.at_seconds)
     for who in twice:
         del newest[who]
-    return newest, oddities + [_two_at_once(who, what) for who in sorted(twice, key=lambda who: (who[1], who[0].sort_key))]
+    return newest, problems + [_two_at_once(who, what) for who in sorted(twice, key=lambda who: (who[1], who[0].sort_key))]
 
 
 def overlap(one: ClientSample, other: ClientSample) -> bool:
-    """Whether two series of the same client lived at the same time."""
+    """Whether two series of the same client overlap in time."""
     return one.first_at_seconds <= other.at_seconds and other.first_at_seconds <= one.at_seconds
 
 
@@ -144,4 +142,4 @@ def _from_the_future(sample: ClientSample, read_at_seconds: float) -> SeriesProb
 def _two_at_once(who: Who, what: str) -> SeriesProblem:
     entity, broker = who
     hint = "Narrow the query to one of them, for instance to one Kafka cluster or one replica of Prometheus."
-    return SeriesProblem(Reason.METRICS_AMBIGUOUS, f"two series tell the {what} of one client at the same time", str(entity), broker, hint)
+    return SeriesProblem(Reason.METRICS_AMBIGUOUS, f"two series have the {what} of one client at the same time", str(entity), broker, hint)

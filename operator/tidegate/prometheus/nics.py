@@ -1,6 +1,6 @@
-"""The series of one direction's NICs -> spans for each broker, and what is wrong with the rest.
+"""The rates of each broker's NICs in one direction, from the series of their counters, and the problems of the other series.
 
-It tells problems that the samples themselves show; which brokers are missing is seen by the reader, who knows which there are.
+The problems are those that the samples show. The reader adds the brokers without samples, because it has the list of brokers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,19 +11,16 @@ from controller_logic.reasons import Reason
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 
-# Counters of one broker's NICs -> the mean rate between each two neighbouring scrapes, in one
-# direction.
+# Spans: the mean rate of one broker between each two neighbouring scrapes, in one direction.
 #
-# The rate is the plain difference over the time between the samples, summed over the broker's
-# NICs; `rate()` would extrapolate and lag
-# (control.md 3.2). A span that cannot be known is left out: a counter that fell (it began anew), a
-# NIC that came or went between the two
-# scrapes. What a span is worth, how old it may be and whether a NIC can be that fast, is not
-# judged here.
+# The rate is the plain difference over the time between the samples, summed over the broker's NICs;
+# `rate()` would extrapolate and lag. A span is left out where a counter fell (it was reset), or where
+# a NIC came or went between the two scrapes. Its age, and whether a NIC can be that fast, are judged
+# by the core.
 
 
-# Labels that tell one NIC, or one of the counters that make up a NIC, from another of the same scrape.
-CARD_LABELS = ("__name__", "device", "interface", "nic", "ifName", "ifname")
+# Labels that distinguish the NICs of one scrape, or the counters that make up a NIC.
+NIC_LABELS = ("__name__", "device", "interface", "nic", "ifName", "ifname")
 
 _Source = tuple[tuple[str, str], ...]
 _Nic = tuple[str, ...]
@@ -31,14 +28,14 @@ _Scrape = dict[_Nic, float]
 
 
 class Ambiguous(ValueError):
-    """Two sources count for the same broker at the same time; the message says which labels tell them apart."""
+    """Two sources count for the same broker at the same time. The message names the labels in which they differ."""
 
 
 def spans_of(series: Sequence[Series]) -> tuple[NicSpan, ...]:
-    """The spans of one broker and direction, oldest first, from all its series. Samples that are no amounts are passed over.
+    """The spans of one broker and direction, oldest first, from all its series. Samples that are not amounts are skipped.
 
-    A source is whatever has the same labels but for the NIC's: one exporter. One may take over from another (a Pod that moved); raises
-    Ambiguous when two overlap in time, since both may count the same bytes, or those of another broker.
+    A source is all series with the same labels but for the NIC's: one exporter. One may follow another (a Pod that moved). Raises
+    Ambiguous when two overlap in time, because both may count the same bytes, or those of another broker.
     """
     sources = _sources(series)
     _refuse_overlap(sources)
@@ -53,7 +50,7 @@ def _sources(series: Iterable[Series]) -> Mapping[_Source, list[Series]]:
 
 
 def _without_nic(labels: Mapping[str, str]) -> _Source:
-    return tuple(sorted((name, value) for name, value in labels.items() if name not in CARD_LABELS))
+    return tuple(sorted((name, value) for name, value in labels.items() if name not in NIC_LABELS))
 
 
 def _refuse_overlap(sources: Mapping[_Source, list[Series]]) -> None:
@@ -76,7 +73,7 @@ def _difference(one: _Source, other: _Source) -> str:
 def _source_spans(series: Iterable[Series]) -> Iterator[NicSpan]:
     scrapes = _scrapes(series)
     for (before_at, before), (at, now) in pairwise(sorted(scrapes.items())):
-        # a NIC in one of the two only: how much of the difference is its past, nobody knows
+        # a NIC in one of the two only: how much of the difference is older than the first scrape is not known
         if before.keys() != now.keys() or any(now[nic] < before[nic] for nic in now):
             continue
         seconds = at - before_at
@@ -89,7 +86,7 @@ def _scrapes(series: Iterable[Series]) -> Mapping[float, _Scrape]:
     """Time of the scrape -> each NIC's counter; all NICs of one scrape have the same time."""
     scrapes: dict[float, _Scrape] = {}
     for one in series:
-        nic = tuple(one.labels.get(name, "") for name in CARD_LABELS)
+        nic = tuple(one.labels.get(name, "") for name in NIC_LABELS)
         for at, counter in one.samples:
             if is_amount(counter):
                 scrapes.setdefault(at, {})[nic] = counter
@@ -105,40 +102,40 @@ NicSpans = dict[int, tuple[NicSpan, ...]]
 def nic_spans(
     series: Iterable[Series], direction: Direction, *, broker_of: BrokerOf, read_at_seconds: float
 ) -> tuple[NicSpans, list[SeriesProblem]]:
-    """Spans by broker, oldest first; brokers whose series cannot be used are absent and told of."""
-    by_broker, oddities = _by_broker(series, direction, broker_of)
+    """Spans by broker, oldest first; brokers whose series cannot be used are absent, with a problem."""
+    by_broker, problems = _by_broker(series, direction, broker_of)
     spans: NicSpans = {}
     for broker, nics in by_broker.items():
-        oddities += _no_amounts(broker, direction, nics)
-        if oddity := _from_the_future(broker, nics, read_at_seconds):
-            oddities.append(oddity)
+        problems += _no_amounts(broker, direction, nics)
+        if ahead := _from_the_future(broker, nics, read_at_seconds):
+            problems.append(ahead)
             continue
         try:
             spans[broker] = spans_of(nics)
         except Ambiguous as two:
-            oddities.append(_two_sources(broker, direction, two))
-    return spans, oddities
+            problems.append(_two_sources(broker, direction, two))
+    return spans, problems
 
 
 def _by_broker(
     series: Iterable[Series], direction: Direction, broker_of: BrokerOf
 ) -> tuple[Mapping[int, list[Series]], list[SeriesProblem]]:
     found: dict[int, list[Series]] = {}
-    oddities: list[SeriesProblem] = []
+    problems: list[SeriesProblem] = []
     for one in series:
         broker = broker_of(one.labels)
         if broker is None:
-            oddities.append(without_broker(one, f"{direction} of cards"))
+            problems.append(without_broker(one, f"{direction} of NICs"))
         else:
             found.setdefault(broker, []).append(one)
-    return found, oddities
+    return found, problems
 
 
 def without_broker(series: Series, what: str) -> SeriesProblem:
-    """A series that does not tell its broker."""
+    """The problem of a series that does not name its broker."""
     hint = "Name the label or the instances in metrics.brokerIdentity, or narrow the query."
     return SeriesProblem(
-        Reason.METRICS_AMBIGUOUS, f"The query for {what} gave a series that does not tell its broker", str(series), hint=hint
+        Reason.METRICS_AMBIGUOUS, f"The query for {what} gave a series that does not name its broker", str(series), hint=hint
     )
 
 
@@ -146,7 +143,7 @@ def _no_amounts(broker: int, direction: Direction, nics: Iterable[Series]) -> It
     for one in nics:
         for _, counter in one.samples:
             if not is_amount(counter):
-                what = f"a sample of the {direction} counter is no number of bytes"
+                what = f"a sample of the {direction} counter is not a number of bytes"
                 yield SeriesProblem(Reason.METRICS_UNREADABLE, what, f"{counter} in {one}", broker, "Look at the exporter.")
 
 
@@ -155,7 +152,7 @@ def _from_the_future(broker: int, nics: Iterable[Series], read_at_seconds: float
     if newest <= read_at_seconds + FUTURE_SECONDS:
         return None
     ahead = f"{newest - read_at_seconds:.0f} s"
-    hint = "Set the clocks of Prometheus and of Tidegate's node; with clocks apart no reading's age can be told."
+    hint = "Set the clocks of Prometheus and of Tidegate's node; with clocks apart the age of a reading is not known."
     return SeriesProblem(Reason.METRICS_STALE, "samples are ahead of Tidegate's clock", ahead, broker, hint)
 
 

@@ -1,4 +1,4 @@
-"""The queries that go with each preset. It knows the names that exporters give to metrics, and asks nothing.
+"""The queries of each preset, with the names that exporters give to their metrics.
 
 | preset | NICs | left out |
 |---|---|---|
@@ -19,8 +19,7 @@ from functools import lru_cache
 
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, Queries
 
-# PromQL selectors, with every label value escaped, so that no name can change what is asked. It
-# knows no metric.
+# PromQL selectors. Every label value is escaped, so that no name can change the query.
 
 
 _REGEX_SIGNS = re.compile(r"[\\.+*?()|\[\]{}^$]")
@@ -74,11 +73,8 @@ def over_last(query: str, seconds: float) -> str:
     return f"{query.strip()}[{math.ceil(seconds)}s]"
 
 
-# Which broker a series is about, by its labels; and the matcher that leaves out series that could
-# not be anybody's.
-#
-# Nothing is guessed: a label that spells no broker gives None. Whether several series may speak
-# for one broker is seen where they are read.
+# The broker of a series by its labels, and the matcher that leaves out series without a broker.
+# Nothing is guessed: a label that is not a broker's gives None.
 
 
 BrokerOf = Callable[[Mapping[str, str]], int | None]
@@ -88,19 +84,19 @@ _POD_LABELS = frozenset({"pod", "pod_name", "kubernetes_pod_name", "statefulset_
 _POD = re.compile(r"[a-z0-9][a-z0-9.-]*-(0|[1-9][0-9]{0,9})")  # Strimzi: <cluster>-kafka-3, <cluster>-<pool>-3
 _ID = re.compile(r"[0-9]{1,10}")
 _LARGEST_ID = 2**31 - 1
-_REMEMBERED = 4096  # a thousand clients of each broker tell the same
+_REMEMBERED = 4096  # a thousand clients of each broker have the same
 _LONGEST_MATCHER = 2048  # a proxy may refuse a longer address; what the matcher would leave out is then left out here
 
 
 def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
-    """A function from labels to the broker's id, None where they do not tell it."""
+    """A function from labels to the broker's id, None where they do not name it."""
     if isinstance(identity, BrokerInstances):
         return _by_instance(identity.ids)
     return _by_label(identity.name)
 
 
 def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
-    """The matcher for selectors of our own: series that `broker_of` can tell, and as few others as a matcher can say."""
+    """The matcher for selectors of our own: series that `broker_of` recognizes, and as few others as a matcher can."""
     if isinstance(identity, BrokerLabel):
         return matches(identity.name, ".+-[0-9]+") if identity.name in _POD_LABELS else is_not(identity.name, "")
     hosts = sorted({_host(instance) for instance in identity.ids})
@@ -120,7 +116,7 @@ def _by_label(name: str) -> BrokerOf:
 
 def _by_instance(ids: Mapping[str, int]) -> BrokerOf:
     named = Counter(_host(instance) for instance in ids)
-    # node_exporter and the JMX exporter of one machine differ in the port; with two brokers on a host only the port tells them apart
+    # node_exporter and the JMX exporter of one machine differ in the port; with two brokers on a host only the port distinguishes them
     by_host = {host: broker for instance, broker in ids.items() if named[host := _host(instance)] == 1}
 
     def of(labels: Mapping[str, str]) -> int | None:
@@ -136,7 +132,7 @@ def _host(instance: str) -> str:
     return host if separator and port.isdecimal() and (":" not in host or host.endswith("]")) else instance
 
 
-# Bytes of these are counted once more on the NIC below. Bonds and teams are left out rather than their members, whose names tell nothing.
+# Bytes of these are counted once more on the NIC below. Bonds and teams are left out rather than their members, whose names vary.
 # enP... is the hidden twin of eth0 on Azure; where it is a real NIC, the broker has no reading and a query of one's own helps.
 _WITHOUT_CABLE = (
     *("lo", "veth.*", "docker.*", "podman.*", "cni.*", "cbr.*", "br-.*", "br[0-9].*", "virbr.*", "vnet.*", "lxc.*", "lxd.*", "ovs.*"),
@@ -168,7 +164,7 @@ def queries_of(settings: MetricsSettings) -> Queries:
 
 
 def matchers_of(settings: MetricsSettings) -> list[str]:
-    """What every series must have besides, by the settings; none where no matchers are set."""
+    """The settings' matchers, which are added to every query."""
     return [is_equal(label, settings.matchers[label]) for label in sorted(settings.matchers)]
 
 

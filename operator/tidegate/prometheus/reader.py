@@ -1,6 +1,6 @@
-"""One reading: asks a policy's Prometheus for NICs and clients and gives back what is known, with what is missing told beside it.
+"""One reading: the rates of NICs and clients from a policy's Prometheus, with a problem for everything that is missing.
 
-It judges no load and holds no memory: each reading stands for itself, with the times of its samples.
+Load is not judged here, and nothing is kept from one reading to the next.
 """
 
 import time
@@ -15,8 +15,8 @@ from tidegate.prometheus.queries import broker_of, identity_of, queries_of
 from tidegate.prometheus.series import Series, SeriesProblem, problems_of
 from tidegate.prometheus.settings import MetricsSettings
 
-# What a reading should have and has not: NICs of live brokers, fresh samples, rates of clients.
-# It tells; it fills nothing in.
+# Problems of a reading: NICs of live brokers without samples, samples that are too old, missing rates
+# of clients. Nothing is filled in.
 
 
 Nics = Mapping[tuple[int, Direction], tuple[NicSpan, ...]]
@@ -28,16 +28,16 @@ def absent_nics(
     brokers: Collection[int],
     directions: Iterable[Direction],
     *,
-    told: Collection[tuple[int | None, Direction]],
+    reported: Collection[tuple[int | None, Direction]],
     seconds: float,
 ) -> Iterable[ReadingProblem]:
-    """Live brokers without a span in one of the `directions` that were answered; where one of `told` has none, that is known already."""
+    """Live brokers without a span in one of the answered `directions`. Those in `reported` have a problem already."""
     hint = "Check that Prometheus scrapes their exporters, and that each series names its broker as metrics.brokerIdentity says."
 
     def message(which: str, ways: str) -> str:
         return f"{which} without two samples of {ways} in the last {seconds:g} s, so the load is not known. {hint}"
 
-    missing = _ways_by_broker(brokers, directions, lambda key: key not in told and not nics.get(key))
+    missing = _ways_by_broker(brokers, directions, lambda key: key not in reported and not nics.get(key))
     return _for_each_or_all(Reason.METRICS_MISSING, missing, brokers, message)
 
 
@@ -55,15 +55,15 @@ def stale_nics(nics: Nics, brokers: Collection[int], *, read_at_seconds: float, 
 
 
 def absent_clients(seen: Collection[int], brokers: Collection[int], *, seconds: float) -> Iterable[ReadingProblem]:
-    """`seen` are the brokers of which any client's rate is known. None at all has another cause than a single broker's silence."""
+    """`seen` are the brokers of which any client's rate is known. Where there is none at all, the cause is not a single broker's."""
     if not seen:
-        why = f"No broker told the rate of any user or client id in the last {seconds:g} s."
+        why = f"No broker reported the rate of any user or client id in the last {seconds:g} s."
         hint = "Kafka meters clients only where a quota exists, and the JMX exporter shows them only with the rules for it."
         yield ReadingProblem(Reason.CLIENTS_NOT_METERED, f"{why} {hint}")
         return
     for broker in sorted(set(brokers) - set(seen)):
-        why = f"Broker {broker} told the rate of no user or client id in the last {seconds:g} s, and others did."
-        yield ReadingProblem(Reason.CLIENTS_NOT_METERED, f"{why} Check its JMX exporter, unless nobody uses this broker.", broker)
+        why = f"Broker {broker} reported the rate of no user or client id in the last {seconds:g} s, and others did."
+        yield ReadingProblem(Reason.CLIENTS_NOT_METERED, f"{why} Check its JMX exporter, unless no client uses this broker.", broker)
 
 
 def _ways_by_broker(
@@ -88,13 +88,13 @@ def _for_each_or_all(
 Clients = Mapping[tuple[Entity, int, Direction], ClientRate]
 _ClientAnswers = Mapping[Direction, list[ClientSample | SeriesProblem]]
 
-_SCRAPES = 5  # four spans: three for "two of three over the limit" (control.md 3.2), and one for a scrape that failed
+_SCRAPES = 5  # four spans: three for "two of three over the limit", and one for a scrape that failed
 _RATE, _THROTTLE = "byte rate", "throttle time"
 _RESOURCE = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
 
 
 class PrometheusReader:
-    """Readings of one policy. One thread at a time may use it; it connects with the first reading."""
+    """Readings of one policy, connected at the first one. One thread at a time may use it."""
 
     def __init__(
         self, settings: MetricsSettings, *, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
@@ -108,11 +108,11 @@ class PrometheusReader:
         self._nic_seconds = max(settings.history_seconds, settings.stale_after_seconds, _SCRAPES * settings.scrape_interval_seconds)
 
     def read(self, brokers: Collection[int]) -> Readings:
-        """Everything that Prometheus knows now; `brokers` are the live ones, of which readings are expected.
+        """Read everything that Prometheus has now. `brokers` are the live ones, of which readings are expected.
 
-        Raises nothing of its own: a server that is away, refuses or lies ends in `problems`, and what it did not tell is absent. Brokers
-        beyond `brokers` have readings where there are any. Lasts `reading_timeout_seconds` and one read timeout at most; looking up a host
-        name and a server that drips its headers are bounded by nothing here.
+        Nothing is raised: a server that does not answer, refuses or sends nonsense becomes `problems`, and its part is absent. Brokers
+        beyond `brokers` have readings where there are any. A call lasts `reading_timeout_seconds` and one read timeout at most, but for
+        the lookup of a host name and a server that sends its headers slowly, which are not bounded here.
         """
         asking = Asking(self._client, until_monotonic_seconds=self._monotonic() + self._settings.server.reading_timeout_seconds)
         nics = self._ask_nics(asking)
@@ -147,29 +147,29 @@ class PrometheusReader:
     def _nic(
         self, nics: Mapping[Direction, list[Series]], brokers: Collection[int], read_at: float
     ) -> tuple[Nics, tuple[ReadingProblem, ...]]:
-        nic, oddities = dict[tuple[int, Direction], tuple[NicSpan, ...]](), list[SeriesProblem]()
-        told: set[tuple[int | None, Direction]] = set()
+        nic, left_out = dict[tuple[int, Direction], tuple[NicSpan, ...]](), list[SeriesProblem]()
+        reported: set[tuple[int | None, Direction]] = set()
         for way, series in nics.items():
             spans, odd = nic_spans(series, way, broker_of=self._broker_of, read_at_seconds=read_at)
             nic.update({(broker, way): found for broker, found in spans.items() if found})
-            told |= {(oddity.broker, way) for oddity in odd}
-            oddities += odd
-        absent = absent_nics(nic, brokers, nics.keys(), told=told, seconds=self._nic_seconds)
+            reported |= {(problem.broker, way) for problem in odd}
+            left_out += odd
+        absent = absent_nics(nic, brokers, nics.keys(), reported=reported, seconds=self._nic_seconds)
         stale = stale_nics(nic, brokers, read_at_seconds=read_at, stale_after_seconds=self._settings.stale_after_seconds)
-        return nic, (*problems_of(oddities), *absent, *stale)
+        return nic, (*problems_of(left_out), *absent, *stale)
 
     def _rates(
         self, rates: _ClientAnswers, throttles: _ClientAnswers, brokers: Collection[int], read_at: float
     ) -> tuple[Clients, tuple[ReadingProblem, ...]]:
-        clients, oddities = dict[tuple[Entity, int, Direction], ClientRate](), list[SeriesProblem]()
+        clients, left_out = dict[tuple[Entity, int, Direction], ClientRate](), list[SeriesProblem]()
         for way, answer in rates.items():
             newest, odd = newest_of_each(answer, f"{_RESOURCE[way]} {_RATE}", read_at_seconds=read_at)
             throttled, odd_throttles = newest_of_each(throttles.get(way, ()), f"{_RESOURCE[way]} {_THROTTLE}", read_at_seconds=read_at)
-            oddities += odd + odd_throttles
+            left_out += odd + odd_throttles
             clients.update({(*who, way): _client_rate(sample, throttled.get(who)) for who, sample in newest.items()})
-        problems = problems_of(oddities)
+        problems = problems_of(left_out)
         asked = [query for query in (self._queries.fetch_rate, self._queries.produce_rate) if query is not None]
-        if asked and len(rates) == len(asked):  # else why nothing is known is told already
+        if asked and len(rates) == len(asked):  # else there is a problem for it already
             seen = {broker for _, broker, _ in clients}
             problems += tuple(absent_clients(seen, brokers, seconds=self._settings.stale_after_seconds))
         return clients, problems

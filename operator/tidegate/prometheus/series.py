@@ -1,4 +1,4 @@
-"""One series of an answer: its labels and its samples with their own times. It knows nothing of brokers, NICs or clients."""
+"""One series of an answer, its labels and its samples with their own times; and the problems of series."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from controller_logic.model import ReadingProblem
 from controller_logic.reasons import Reason
 
-# Gathers what is wrong with the series of one reading into few sentences: a thousand of the same
-# kind are one problem with a number.
+# Problems of the series of one reading, in few sentences: a thousand of the same kind are one problem
+# with a number.
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesProblem:
-    """One series (or one client's) that is left out. `what` says how it is odd, `hint` what to do (a sentence, or nothing).
+    """One series (or one client's) that is left out. `what` says what is wrong, `hint` what to do (a sentence, or nothing).
 
-    `broker` None = nobody knows which, or all.
+    `broker` None = not known which, or all.
     """
 
     reason: Reason
@@ -25,11 +25,11 @@ class SeriesProblem:
     hint: str = ""
 
 
-def problems_of(oddities: Iterable[SeriesProblem]) -> tuple[ReadingProblem, ...]:
+def problems_of(found: Iterable[SeriesProblem]) -> tuple[ReadingProblem, ...]:
     """One problem for each broker and kind, with the number of such and the first as an example; in the order of their first ones."""
     kinds: dict[tuple[Reason, int | None, str], list[SeriesProblem]] = {}
-    for oddity in oddities:
-        kinds.setdefault((oddity.reason, oddity.broker, oddity.what), []).append(oddity)
+    for problem in found:
+        kinds.setdefault((problem.reason, problem.broker, problem.what), []).append(problem)
     return tuple(_problem(alike) for alike in kinds.values())
 
 
@@ -46,7 +46,7 @@ _SHOWN_LABELS = 6
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`samples` are (seconds since the epoch, value), in rising order of time; values may be NaN or infinite, as the exporter said them."""
+    """`samples` are (seconds since the epoch, value), in rising order of time; values may be NaN or infinite, as the exporter gave them."""
 
     labels: Mapping[str, str]
     samples: tuple[tuple[float, float], ...]

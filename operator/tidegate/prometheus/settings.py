@@ -1,6 +1,6 @@
-"""How to reach Prometheus, what to ask it and how a series names its broker; plain values that whoever reads policies and Secrets fills in.
+"""Address and login of Prometheus, its queries, and how a series names its broker, as plain values.
 
-Secrets never show in `repr`, so that a settings object in a log line or a traceback gives nothing away. Nothing here connects.
+Passwords are left out of `repr`, so that a settings object in a log line or a traceback shows none.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Preset(StrEnum):
-    """What the readings of the NICs come from; the rates of clients come from the JMX exporter with all but `CUSTOM`."""
+    """The source of the NICs' readings. The rates of clients come from the JMX exporter with all but `CUSTOM`."""
 
     NODE_EXPORTER = "NodeExporter"
     CADVISOR = "Cadvisor"
@@ -34,7 +34,7 @@ class BasicLogin:
 
 @dataclass(frozen=True, slots=True)
 class TlsTexts:
-    """Certificates in PEM, which go to other processes with the settings as files would not. No `authorities` = the machine's own."""
+    """Certificates in PEM, which other processes get with the settings, unlike files. No `authorities` = the machine's own."""
 
     authorities: bytes | None = None
     certificate: bytes | None = None

@@ -1,7 +1,7 @@
-"""The custom resources: what a person may declare, what the operator reports, and how both are told to Kubernetes.
+"""The custom resources: specs, statuses, and their CustomResourceDefinitions.
 
-Knows pydantic and the errors; nothing of Kafka, of Kubernetes clients or of the control pass. The models convert to the
-vocabulary of the core in `control/observe.py`, not here.
+They depend on pydantic and the errors, not on Kafka, Kubernetes clients or the control pass. `control/declared.py` converts
+them to the types of the core.
 """
 
 from tidegate.resources.kinds import (

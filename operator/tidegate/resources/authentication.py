@@ -1,6 +1,6 @@
-"""How a connection is encrypted and who logs in: one shape for Kafka, ZooKeeper and Prometheus, in the words of Strimzi's KafkaConnect.
+"""TLS and login of a connection: one shape for Kafka, ZooKeeper and Prometheus, with the field names of Strimzi's KafkaConnect.
 
-The Secrets that Strimzi makes for a KafkaUser and for its cluster CA fit unchanged. Nothing here holds a value of a Secret.
+The Secrets that Strimzi makes for a KafkaUser and for its cluster CA fit unchanged. The fields name Secrets; they hold no values.
 """
 
 from typing import Annotated, Literal
@@ -50,21 +50,21 @@ class Tls(SchemaModel):
 
 
 class PasswordSecret(SchemaModel):
-    """Where a password is kept."""
+    """The Secret of a password."""
 
     secret_name: ObjectName = Field(description="Name of a Secret in the namespace of this object.")
     password: SecretKey = Field(description="Key of the password, such as password.")
 
 
 class TokenSecret(SchemaModel):
-    """Where a token is kept."""
+    """The Secret of a token."""
 
     secret_name: ObjectName = Field(description="Name of a Secret in the namespace of this object.")
     token: SecretKey = Field(description="Key of the token, such as token.")
 
 
 class CertificateAndKey(SchemaModel):
-    """Where a client certificate and its private key are kept."""
+    """The Secret of a client certificate and its private key."""
 
     secret_name: ObjectName = Field(description="Name of a Secret in the namespace of this object.")
     certificate: SecretKey = Field(description="Key of the certificate in PEM, such as user.crt.")
@@ -113,7 +113,7 @@ def _login_rules(*, with_password: tuple[str, ...], without: tuple[str, ...]) ->
 
 
 class KafkaAuthentication(SchemaModel):
-    """Who logs in to the brokers."""
+    """Login to the brokers."""
 
     type: Literal["scram-sha-512", "scram-sha-256", "plain", "tls"] = Field(
         description="How: by SASL with a user name and a password, or by a client certificate alone (tls)."
@@ -126,7 +126,7 @@ class KafkaAuthentication(SchemaModel):
 
 
 class ZooKeeperAuthentication(SchemaModel):
-    """Who logs in to ZooKeeper: the identity of the brokers where `zookeeper.set.acl` is on."""
+    """Login to ZooKeeper, as the identity of the brokers where `zookeeper.set.acl` is on."""
 
     type: Literal["digest", "tls"] = Field(
         description="How: by SASL DIGEST-MD5 with a user name and a password, or by a client certificate alone (tls)."
@@ -139,7 +139,7 @@ class ZooKeeperAuthentication(SchemaModel):
 
 
 class PrometheusAuthentication(SchemaModel):
-    """Who asks Prometheus."""
+    """Login to Prometheus."""
 
     type: Literal["basic", "bearer", "tls"] = Field(
         description="How: with a user name and a password, with a bearer token, or by a client certificate alone (tls)."

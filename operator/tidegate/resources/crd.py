@@ -7,21 +7,18 @@ from typing import Any
 from tidegate.resources.kinds import CATEGORIES, GROUP, VERSION, Column, Kind
 from tidegate.resources.schema import SchemaModel
 
-# Translates the JSON schema of a pydantic model into a structural CRD schema, and refuses what it
-# does not know.
+# Translation of a pydantic model's JSON schema into a structural CRD schema.
 #
-# A keyword that the API server would drop, ignore or misread is an error here and not a surprise
-# there; so is a text, list
-# or number without bounds, because the cost of a CEL rule is estimated from them. Whether the
-# server agrees is shown by the
-# integration tests, which apply the result to a real one.
+# A keyword that the API server would drop, ignore or misread is an error here. So is a text, list or
+# number without bounds, because the server estimates the cost of a CEL rule from them. The
+# integration tests apply the result to a real API server.
 
 
 Schema = dict[str, Any]
 
 # A default stays in the model and in the description. From the CRD, the API server would write it into every stored
 # object: GitOps tools would report items of lists as changed, and a later version could not act on a better default,
-# because it could not tell the old one from a person's choice.
+# because it could not distinguish the old one from a person's choice.
 _DROPPED = frozenset({"title", "examples", "default"})
 _PASSED = frozenset(
     {

@@ -1,6 +1,6 @@
-"""Texts that resources carry: names of users and topics, addresses, references; each with its bounds and its rule.
+"""Text fields of resources: names of users and topics, addresses, references, each with its bounds and its rule.
 
-A pattern alone answers with a regular expression; where people err, a rule says in words what must hold.
+The error of a pattern is a regular expression, so fields that people get wrong have a rule with a message.
 """
 
 import re
@@ -55,7 +55,7 @@ _name_check, _name_schema = ruled(NO_CONTROL_CHARACTERS, _NO_RESERVED_NAME)
 KafkaName = Annotated[str, Field(min_length=1, max_length=MAX_KAFKA_NAME_LENGTH), _name_check, _name_schema]
 """A user (principal name without `User:`) or client id, exactly as Kafka sees it; `ANONYMOUS` is an ordinary user."""
 
-# a rule in words would cost the API server too much for every topic of every member, so the pattern speaks for itself
+# a rule would cost the API server too much for every topic of every member, so there is only the pattern
 TOPIC_PATTERN = r"^[A-Za-z0-9._-]*[*]?$"
 _topic_check, _topic_schema = ruled(
     Rule(

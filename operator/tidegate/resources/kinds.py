@@ -14,12 +14,11 @@ from tidegate.resources.schema import BrokenRule, Rule, SchemaModel, enforce
 from tidegate.resources.status import OverrideStatus, PolicyStatus, TierStatus
 from tidegate.resources.tiers import OverrideSpec, TierSpec
 
-# Whole custom resources as they are read: metadata and spec. What we write ourselves, the status,
-# is not read back here.
+# Whole custom resources as they are read: metadata and spec, without the status.
 
 
 class ObjectMeta(BaseModel):
-    """The metadata that a resource is known by. What else Kubernetes keeps there is read from the raw object where it matters."""
+    """Name and namespace of a resource. Other metadata is read from the raw object where it is needed."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -195,13 +194,11 @@ OVERRIDE = Kind(
 KINDS = (POLICY, TIER, OVERRIDE)
 
 
-# Turns documents into custom resources, or into one sentence that says which field of which object
-# is wrong.
+# Documents to custom resources, or an error that names the object and its wrong fields.
 #
-# Objects from the API server are read leniently: a field that this version does not know is
-# dropped, so that an older
-# operator survives a newer CRD. Files that a person hands us are read strictly: an unknown field
-# is a spelling mistake.
+# Objects from the API server are read leniently: an unknown field is dropped, so that an older
+# operator works with a newer CRD. Files of a person are read strictly: an unknown field is a
+# misspelt one.
 
 
 _SHOWN_PROBLEMS = 5
@@ -299,7 +296,7 @@ def _invalid(name: str, problems: list[_Problem]) -> InvalidResource:
     more = len(problems) - _SHOWN_PROBLEMS
     shown = [*map(str, problems[:_SHOWN_PROBLEMS]), *([f"and {more} more"] if more > 0 else [])]
     return InvalidResource(
-        f"{name} is not valid and changes nothing until it is mended: {'; '.join(shown)}.",
+        f"{name} is not valid and changes nothing until it is corrected: {'; '.join(shown)}.",
         problems=tuple((problem.field, problem.must) for problem in problems),
     )
 
@@ -316,12 +313,19 @@ def _is_echo(details: Any) -> bool:
     return bool(details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"])
 
 
+_BOUNDS = {"too_short": ("least", "min_length"), "too_long": ("most", "max_length")}  # of lists and maps
+
+
 def _must(details: Any) -> str:
     if details["type"] == "missing":
         return "is required"
     if details["type"] == "extra_forbidden":
         return _UNKNOWN_FIELD
-    return re.sub(r"^(Value error, |(Input|String|Tuple) (?=should))", "", str(details["msg"])).replace("should ", "must ", 1)
+    if details["type"] in _BOUNDS:
+        bound, name = _BOUNDS[details["type"]]
+        count = details["ctx"][name]
+        return f"must have at {bound} {count} {'item' if count == 1 else 'items'}"
+    return re.sub(r"^(Value error, |(Input|String) (?=should))", "", str(details["msg"])).replace("should ", "must ", 1)
 
 
 def _shown(details: Any) -> str:

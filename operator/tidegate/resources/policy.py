@@ -18,15 +18,14 @@ from tidegate.resources.rates import ByteRate, QuotaDefaults, cel_at_most
 from tidegate.resources.rollup import Rollup
 from tidegate.resources.schema import Rule, SchemaModel
 
-# The part of a policy that says which Kafka cluster it is for and how its quotas are read and
-# written.
+# spec.kafka: the Kafka cluster, and how its quotas are read and written.
 
 
 QuotaStoreKind = Literal["ZooKeeper", "AdminApi"]
 
 
 class ZooKeeperConnection(SchemaModel):
-    """Where the brokers keep their configuration in ZooKeeper mode."""
+    """The ZooKeeper in which the brokers keep their configuration."""
 
     connect: ZooKeeperConnect = Field(
         description="The brokers' own zookeeper.connect: host:port pairs separated by commas, then the chroot if they have one."
@@ -104,7 +103,7 @@ class KafkaCluster(SchemaModel):
         return own if self.zookeeper is None else own | self.zookeeper.secret_names
 
 
-# The part of a policy that says where the load of brokers and clients is measured.
+# spec.metrics: where the load of brokers and clients is measured.
 
 
 StaleAction = Literal["Hold", "Release"]
@@ -205,7 +204,7 @@ class BrokerInstance(SchemaModel):
 
 
 class BrokerIdentity(SchemaModel):
-    """How a series tells which broker it is about."""
+    """How a series names the broker that it is about."""
 
     label: LabelName | None = Field(default=None, description="Label whose value is the broker's id.")
     instances: tuple[BrokerInstance, ...] | None = Field(
@@ -251,7 +250,7 @@ class WhenStale(SchemaModel):
 
 
 class MetricsSource(SchemaModel):
-    """Where load is measured, how often, and when a reading is too old to act on."""
+    """The source of load: where it is measured, how often, and when a reading is too old to act on."""
 
     prometheus: Prometheus = Field(description="The Prometheus server that scrapes the brokers.")
     preset: MetricsPreset = Field(
@@ -271,7 +270,7 @@ class MetricsSource(SchemaModel):
     )
     broker_identity: BrokerIdentity | None = Field(
         default=None,
-        description="How a series tells which broker it is about. Unset means the label broker; with preset Cadvisor the number at the "
+        description="How a series names the broker that it is about. Unset means the label broker; with preset Cadvisor the number at the "
         "end of the label pod.",
     )
     scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
@@ -315,8 +314,7 @@ class MetricsSource(SchemaModel):
     )
 
 
-# The part of a policy that says how much traffic a single broker may carry before tiers are
-# throttled.
+# spec.brokers: how much traffic a single broker may carry before tiers are throttled.
 
 
 class NicLimits(SchemaModel):
@@ -430,12 +428,12 @@ class BrokerLimits(SchemaModel):
     )
 
     def egress_of(self, broker_id: int) -> NicLimits | None:
-        """What may leave one broker; None where nothing is set for it."""
+        """The limit and capacity out of one broker; None where nothing is set for it."""
         override = self._override_of(broker_id)
         return _merged(self.egress, None if override is None else override.egress)
 
     def ingress_of(self, broker_id: int) -> NicLimits | None:
-        """What may enter one broker; None where nothing is set for it."""
+        """The limit and capacity into one broker; None where nothing is set for it."""
         override = self._override_of(broker_id)
         return _merged(self.ingress, None if override is None else override.ingress)
 
@@ -450,8 +448,7 @@ def _merged(everywhere: NicLimits | None, own: NicLimits | None) -> NicLimits | 
     return everywhere.model_copy(update={name: value for name in ("limit", "capacity") if (value := getattr(own, name)) is not None})
 
 
-# The parts of a policy that say how fast quotas may move: scaling by leaders, escalation, and the
-# write budget.
+# How fast quotas may change: scaling by leaders, escalation, the write budget, and removal.
 
 
 ScalingMethod = Literal["Max", "Mean", "Min", "Adaptive"]
@@ -536,7 +533,7 @@ DeletionPolicy = Literal["Restore", "Retain"]
 
 
 class PolicySpec(SchemaModel):
-    """What a person wants of one Kafka cluster."""
+    """The desired state of one Kafka cluster."""
 
     mode: PolicyMode = Field(
         description="Observe: decide, publish and audit, but write nothing to Kafka. Enforce: act. There is no default; choose."
@@ -546,7 +543,7 @@ class PolicySpec(SchemaModel):
         description="true: freeze everything as it is, as the annotation tidegate.io/paused does: nothing is written to Kafka, not even "
         "when this policy is deleted. Unset: false.",
     )
-    kafka: KafkaCluster = Field(description="The Kafka cluster. One policy per cluster, told apart by cluster id.")
+    kafka: KafkaCluster = Field(description="The Kafka cluster. One policy per cluster; clusters are distinguished by their id.")
     metrics: MetricsSource | None = Field(
         default=None,
         description="Where load is measured. Unset means that contracts follow the leaders and no tier is ever throttled.",

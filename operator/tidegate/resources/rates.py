@@ -7,15 +7,13 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from tidegate.resources.schema import Rule, SchemaModel
 
-# Byte rates as people write them (`"50Mi"`, `"1.5Gi"`, `"52428800"`) and as the operator uses
-# them: whole bytes per second.
+# Byte rates: texts in a spec (`"50Mi"`, `"1.5Gi"`, `"52428800"`), whole bytes per second in the
+# operator.
 #
-# A rate is a text. A field that takes numbers as well would need a version of Kubernetes that
-# estimates the cost of CEL rules on it sensibly
-# (1.34); a text with a `maxLength` needs none. Kafka's own bounds apply: a quota under 1024 B/s
-# throttles nothing, and above 2^53-1 a number
-# is no longer exact in JSON. Multiplication is exact; a decimal fraction has to come out as whole
-# bytes.
+# A field that takes numbers as well would need Kubernetes 1.34, which estimates the cost of its CEL
+# rules correctly; a text with a `maxLength` works everywhere. A quota under 1024 B/s throttles
+# nothing in Kafka, and above 2^53-1 a number is no longer exact in JSON. A decimal fraction has to
+# come out as whole bytes.
 
 
 FLOOR_BYTES_PER_SECOND = 1024
@@ -112,12 +110,11 @@ def _capped(value: object) -> object:
 ExactRate = Annotated[int, Field(ge=0, le=CEILING_BYTES_PER_SECOND, json_schema_extra={"format": "int64"}), BeforeValidator(_capped)]
 """A byte rate of a status: the canonical integer in bytes per second.
 
-A product above the ceiling (a huge contract times its partitions) is shown as the ceiling: a status that cannot be written helps nobody.
+A product above the ceiling (a huge contract times its partitions) is shown as the ceiling, because a status with it could not be written.
 """
 
 
-# The part of a policy that sets Kafka's default entities: what applies to everybody who has no
-# quota of their own.
+# spec.defaults: Kafka's default entities, which apply to everybody without a quota of their own.
 
 
 RequestPercentage = Annotated[int, Field(ge=1, le=100_000)]
@@ -201,7 +198,7 @@ IN_ONE_FORM = Rule(
 
 
 class ContractRates(SchemaModel):
-    """What a member is promised, in exactly one form."""
+    """The contract of a member, in exactly one form."""
 
     per_partition: DirectionRates | None = Field(default=None, description=f"{PER_PARTITION} The member needs topics.")
     per_broker: DirectionRates | None = Field(default=None, description=PER_BROKER)
@@ -218,7 +215,7 @@ class ContractRates(SchemaModel):
 
 
 class ThrottledRates(SchemaModel):
-    """What the members of a tier drop to, in each form that their contracts use."""
+    """The rates that the members of a tier drop to, in each form that their contracts use."""
 
     per_partition: DirectionRates | None = Field(default=None, description=f"For members with a contract perPartition. {PER_PARTITION}")
     per_broker: DirectionRates | None = Field(default=None, description=f"For members with a contract perBroker. {PER_BROKER}")

@@ -1,7 +1,7 @@
-"""The part of a policy that asks for usage tables: how often, where they are kept, what a Job may use, what comes of them.
+"""spec.rollup: usage tables, how often they are made, where they are kept, and what a Job may use.
 
-What is here is read by the operator, which makes the Jobs, and by the Job itself. Whether a claim exists, a bucket can be written or nodes
-have the memory is found out by the Job and told in the policy's condition RollupsCurrent.
+The operator reads it to make the Jobs, and the Job reads it too. Whether a claim exists, a bucket can be written or nodes have the
+memory is found out by the Job, and reported in the policy's condition RollupsCurrent.
 """
 
 from typing import Annotated, Literal
@@ -68,7 +68,7 @@ _requested = Rule(
 
 
 class RollupStorage(SchemaModel):
-    """Where the tables are."""
+    """The storage of the tables."""
 
     url: StorageUrl = Field(
         description="Folder of the tables: file:///path on a volume (see claimName), or s3://, gs:// or abfs:// with the Job's identity."
@@ -98,7 +98,7 @@ class RollupStorage(SchemaModel):
 
     @property
     def mount_path(self) -> str | None:
-        """Where the claim is mounted; None without one."""
+        """The folder where the claim is mounted; None without one."""
         return self.url.removeprefix("file://").rstrip("/") if self.claim_name is not None else None
 
 
@@ -120,7 +120,7 @@ class RollupDriver(SchemaModel):
 
 
 class RollupExecutors(SchemaModel):
-    """Further Pods that the Job starts, for estates too large for one."""
+    """Further Pods that the Job starts, for clusters too large for one."""
 
     instances: Annotated[int, Field(ge=0, le=100)] = Field(
         default=0, description="How many. 0: everything happens in the Job's own Pod. Unset means 0."
@@ -155,7 +155,7 @@ class RetentionDays(SchemaModel):
 
 
 class PricePerGiB(SchemaModel):
-    """What 2^30 bytes cost in a chargeback report."""
+    """The price of 2^30 bytes in a chargeback report."""
 
     fetch: Price | None = Field(default=None, description="Price of each GiB fetched. Unset means that none is shown.")
     produce: Price | None = Field(default=None, description="Price of each GiB produced. Unset means that none is shown.")
@@ -206,7 +206,7 @@ class Rollup(SchemaModel):
     driver: RollupDriver = Field(default=RollupDriver(), description="The Job's own Pod. Unset means the defaults of its fields.")
     executors: RollupExecutors = Field(
         default=RollupExecutors(),
-        description="Further Pods that the Job starts, for estates too large for one. Unset means the defaults of its fields.",
+        description="Further Pods that the Job starts, for clusters too large for one. Unset means the defaults of its fields.",
     )
     retention_days: RetentionDays = Field(
         default=RetentionDays(), description="How long tables are kept. Unset means the defaults of its fields."

@@ -13,12 +13,10 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-# Rules that a schema alone cannot say, each declared once for two readers.
+# Rules that a JSON schema cannot express, each declared once as CEL and as Python.
 #
-# The API server evaluates the CEL expression at admission; the model evaluates the Python
-# predicate when it reads an
-# object or a file. Both refuse the same things with the same words. Nothing here looks at more
-# than one object.
+# The API server evaluates the CEL expression at admission, the model the Python predicate when it
+# reads an object or a file. Both refuse the same with the same words. A rule is about one object.
 
 
 # FieldValueDuplicate exists too, but the API server leaves the message out with it
@@ -27,10 +25,10 @@ RuleReason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequ
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that must hold for a value.
+    """A condition on a value.
 
     `message` says what must hold; `message_cel` may compute a better one that names the culprit (where that fails, `message`
-    stands). `field_path` (as `.throttledRates`) points at the field below the value that is to blame. `holds` is the same rule in
+    is used). `field_path` (as `.throttledRates`) points at the field below the value that is to blame. `holds` is the same rule in
     Python; it gets the validated value. An empty `cel` means that the schema says it in another way (a list type, a pattern).
     """
 

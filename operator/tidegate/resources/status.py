@@ -1,6 +1,6 @@
-"""The status of BrokerBandwidthPolicy: what the last pass found and did, without numbers that change every second.
+"""The statuses: what the last pass found and did, without numbers that change every second.
 
-`summary` counts what `kubectl get` shows and JSONPath cannot count.
+`summary` has the counts of `kubectl get`, because JSONPath cannot count.
 """
 
 from typing import Annotated, Literal
@@ -12,10 +12,7 @@ from tidegate.resources.rates import ExactRate
 from tidegate.resources.schema import SchemaModel
 from tidegate.resources.tiers import MAX_MEMBERS, TierLevel
 
-# Conditions as every Kubernetes tool expects them, in the shape of the API conventions.
-#
-# Which conditions a kind has is said by its status; how they change over time is the status
-# writer's business.
+# Conditions, in the shape of the Kubernetes API conventions. The status of each kind lists its own.
 
 
 ConditionStatus = Literal["True", "False", "Unknown"]
@@ -77,7 +74,7 @@ class QuotaCounts(SchemaModel):
 
 
 class PolicySummary(SchemaModel):
-    """What kubectl get shows."""
+    """The columns of kubectl get."""
 
     brokers: Count | None = Field(default=None, description="Live brokers.")
     over: Count | None = Field(default=None, description="Brokers over their limit. Unset where load is not measured.")
@@ -95,7 +92,7 @@ class RollupStatus(SchemaModel):
 
 
 class PolicyStatus(SchemaModel):
-    """What the operator says of a policy. Rates are metrics, not status."""
+    """The operator's report on a policy. Rates are metrics, not status."""
 
     observed_generation: Generation | None = Field(default=None, description="metadata.generation of the spec that this status speaks of.")
     cluster_id: Annotated[str, Field(max_length=128)] | None = Field(default=None, description="Id of the Kafka cluster that answered.")
@@ -123,9 +120,7 @@ class PolicyStatus(SchemaModel):
     summary: PolicySummary | None = Field(default=None, description="The columns of kubectl get.")
 
 
-# The status of BusinessTier: what each member may do now, per broker and in total, and why.
-#
-# `summary` repeats in single words what `kubectl get` shows and JSONPath cannot count.
+# The status of BusinessTier: each member's quota now, per broker and in total, and why.
 
 
 class QuotaInForce(SchemaModel):
@@ -145,7 +140,7 @@ class TotalRates(SchemaModel):
 
 
 class Recommendation(SchemaModel):
-    """What usage says of a member's contract."""
+    """The contract that fits a member's usage."""
 
     fetch: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
     produce: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
@@ -181,12 +176,12 @@ class MemberStatus(SchemaModel):
     )
     message: StatusText | None = Field(default=None, description="Why, in a sentence for people.")
     recommended: Recommendation | None = Field(
-        default=None, description="What usage says of the contract. Unset where no usage tables tell anything."
+        default=None, description="What usage says of the contract. Unset where there are no usage tables of it."
     )
 
 
 class TierStatusSummary(SchemaModel):
-    """What kubectl get shows."""
+    """The columns of kubectl get."""
 
     members: Count | None = Field(default=None, description="Members of the spec that the last pass saw.")
     state: CamelCaseWord | None = Field(
@@ -195,7 +190,7 @@ class TierStatusSummary(SchemaModel):
 
 
 class TierStatus(SchemaModel):
-    """What the operator says of a tier. Rates measured are metrics, not status."""
+    """The operator's report on a tier. Measured rates are metrics, not status."""
 
     observed_generation: Generation | None = Field(default=None, description="metadata.generation of the spec that this status speaks of.")
     conditions: tuple[Condition, ...] | None = Field(
@@ -234,7 +229,7 @@ class OverriddenMember(SchemaModel):
 
 
 class OverrideStatusSummary(SchemaModel):
-    """What kubectl get shows."""
+    """The columns of kubectl get."""
 
     target: Annotated[str, Field(max_length=1024)] | None = Field(
         default=None, description="Whom it is for, such as 'user=reports' or 'L2'."
@@ -243,7 +238,7 @@ class OverrideStatusSummary(SchemaModel):
 
 
 class OverrideStatus(SchemaModel):
-    """What the operator says of an override."""
+    """The operator's report on an override."""
 
     observed_generation: Generation | None = Field(default=None, description="metadata.generation of the spec that this status speaks of.")
     conditions: tuple[Condition, ...] | None = Field(

@@ -1,7 +1,7 @@
-"""The spec of BusinessTier: who is how important, what they are promised, what they drop to.
+"""The specs of BusinessTier and QuotaOverride.
 
-What needs another object is not decided here: whether the policy and the topics exist, and whether a user or client id
-appears in another tier. The same user and client id twice in one tier is too dear for CEL and is found by the operator too.
+The operator, not the schema, checks what needs other objects: whether the policy and the topics exist, and whether a user or
+client id is in another tier. It also finds the same user and client id twice in one tier, which would cost too much in CEL.
 """
 
 from typing import Any, Literal
@@ -101,7 +101,7 @@ def _rate(rates: Any, form: str, direction: str) -> int | None:
 
 
 class TierSpec(SchemaModel):
-    """What a person wants for one group of businesses."""
+    """The desired state of one group of businesses."""
 
     policy_ref: PolicyRef = Field(description="The policy, and so the Kafka cluster, that this tier belongs to. It may be created later.")
     level: TierLevel = Field(
@@ -144,15 +144,12 @@ class TierSpec(SchemaModel):
     )
 
 
-# The spec of QuotaOverride: a human's decision about one client or one level, which ends by
-# itself.
+# The spec of QuotaOverride: a person's decision about one client or one level, which ends by itself.
 #
-# Admission sees no clock and, of the metadata, only the name. So what it can say of the end is
-# that it is a time; that it is at most
-# 30 days after the object was made is said by the operator, from the two times in the object and
-# not from its own clock. Whether the policy
-# and a member exist, and whether the rates fit the member's contract, needs other objects and is
-# said by the operator too.
+# At admission there is no clock and, of the metadata, only the name. So a rule can only check that
+# the end is a time. The operator checks that it is at most 30 days after the object was made, from
+# the two times in the object. It also checks that the policy and the member exist, and that the
+# rates fit the member's contract.
 
 
 OverrideAction = Literal["SetRates", "Exempt"]
@@ -193,7 +190,7 @@ class OverrideTarget(SchemaModel):
 
 
 class OverrideSpec(SchemaModel):
-    """What a person decided, for whom, until when and why."""
+    """One decision of a person: for whom, until when and why."""
 
     policy_ref: PolicyRef = Field(description="The policy, and so the Kafka cluster, that this is about. It may be created later.")
     target: OverrideTarget = Field(description="Whom it is for.")

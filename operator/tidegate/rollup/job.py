@@ -64,9 +64,12 @@ class Pod:
 
 
 def pod_of(environment: Mapping[str, str]) -> Pod | None:
-    """None outside of a Job's Pod. Raises InvalidResource where only a part is told."""
+    """None outside of a Job's Pod. Raises InvalidResource where a variable is missing or unreadable."""
     if "POD_NAME" not in environment:
         return None
+    missing = sorted(_NEEDED_VARIABLES - environment.keys())
+    if missing:
+        raise _incomplete(f"{', '.join(missing)} is missing" if len(missing) == 1 else f"{', '.join(missing)} are missing")
     try:
         return Pod(
             name=environment["POD_NAME"],
@@ -77,9 +80,18 @@ def pod_of(environment: Mapping[str, str]) -> Pod | None:
             service_account=environment.get("SERVICE_ACCOUNT", "default"),
             pull_secrets=tuple(name for name in environment.get("TIDEGATE_PULL_SECRETS", "").split(",") if name),
         )
-    except (KeyError, ValueError) as error:
-        told = f"The Pod's environment does not tell what a rollup needs to know ({type(error).__name__}: {error})."
-        raise InvalidResource(f"{told} Jobs that the operator makes have it; see examples/rollup/backfill.yaml for your own.") from error
+    except ValueError:
+        raise _incomplete(f"MEMORY_LIMIT_MIB is {environment['MEMORY_LIMIT_MIB']!r}, which is no whole number") from None
+
+
+_NEEDED_VARIABLES = frozenset({"POD_NAME", "POD_NAMESPACE", "POD_IP", "MEMORY_LIMIT_MIB"})
+
+
+def _incomplete(what: str) -> InvalidResource:
+    return InvalidResource(
+        f"The Pod's environment is not complete for a rollup: {what}. Jobs that the operator makes have these variables; "
+        "see examples/rollup/backfill.yaml for your own."
+    )
 
 
 def heap_mib(memory_mib: int) -> int:

@@ -52,7 +52,7 @@ def test_a_command_that_does_not_exist_is_an_error_that_names_it(capsys: pytest.
 def test_a_bug_shows_a_sentence_and_its_traceback_only_with_debug(
     world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
 ) -> None:
-    world.topology = None  # calling it raises a TypeError, which nobody expects
+    world.topology = None  # calling it raises a TypeError, which is a bug
     quiet = world.plan(policy, tier)
     assert quiet.code == 1
     assert "TypeError" in quiet.err

@@ -16,6 +16,7 @@ from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
+from tidegate.kafka.zookeeper.tree import Create
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 ANY = Default.DEFAULT
@@ -92,10 +93,10 @@ def test_a_value_changed_by_another_writer_is_not_called_ours(managed: Any, gold
     text = explained(managed, "--zookeeper", "zk-1:2181")
     fetch = json.loads(explained(managed, "--zookeeper", "zk-1:2181", "-o", "json"))["keys"]["consumer_byte_rate"]
     assert (fetch["value"], fetch["setByTidegate"]) == ("7000000", False)
-    told = line_with(text, "20000000")
-    assert numbers(told) == {20.0, 20000000, 60}
-    assert "streaming/orders" in told
-    golden(told)
+    line = line_with(text, "20000000")
+    assert numbers(line) == {20.0, 20000000, 60}
+    assert "streaming/orders" in line
+    golden(line)
 
 
 def test_a_value_that_limits_nothing_says_so(world: Any, golden: Callable[[str], None]) -> None:
@@ -105,7 +106,17 @@ def test_a_value_that_limits_nothing_says_so(world: Any, golden: Callable[[str],
     golden(text.splitlines()[-3])
 
 
-def test_without_any_quota_a_person_is_told_that_nobody_is_measured(world: Any, golden: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("brokers", [0, 1, 3])
+def test_the_total_is_over_the_brokers_that_are_registered(world: Any, brokers: int, golden: Callable[[str], None]) -> None:
+    world.store.put(ALICE, {FETCH: "20000000"})
+    world.store.tree.commit([Create(f"/brokers/ids/{broker}", b"{}", ()) for broker in range(brokers)])
+    text = explained(world, "--zookeeper", "zk-1:2181")
+    document = json.loads(explained(world, "--zookeeper", "zk-1:2181", "-o", "json"))
+    assert document["keys"]["consumer_byte_rate"]["totalOverBrokers"] == (20_000_000 * brokers or None)
+    golden(line_with(text, "Every broker"))
+
+
+def test_without_any_quota_a_warning_names_that_no_client_is_measured(world: Any, golden: Callable[[str], None]) -> None:
     text = explained(world, "--zookeeper", "zk-1:2181")
     assert "/s" not in text
     golden(text)
@@ -140,11 +151,11 @@ def test_an_override_that_applies_is_shown_with_its_end_and_its_reason(
     managed: Any, policy: Any, tier: Any, golden: Callable[[str], None]
 ) -> None:
     text = explained(managed, "-f", managed.write_files(policy, tier, OVERRIDE))
-    told = line_with(text, "streaming/backfill")
+    line = line_with(text, "streaming/backfill")
     for name in ("user=alice", "2026-11-30T06:00:00Z", "agreed"):
-        assert name in told
+        assert name in line
     assert "Held" not in text
-    golden(told)
+    golden(line)
 
 
 def test_an_override_in_the_document_says_what_it_does(managed: Any, policy: Any, tier: Any) -> None:
@@ -183,7 +194,7 @@ def test_brokers_that_ignore_quotas_are_named(managed: Any, policy: Any, tier: A
 
 @pytest.fixture
 def throttled(managed: Any) -> Any:
-    """The world after the tide: alice's 20 MB/s are held at 5."""
+    """The world under load: alice's 20 MB/s are throttled to 5."""
     stored = managed.store.read([ALICE])[ALICE]
     assert stored.ledger is not None
     entry = LedgerEntry(None, "5000000", "20000000", managed.now, Reason.THROTTLED, "", of_contract=20_000_000)
@@ -193,7 +204,7 @@ def throttled(managed: Any) -> Any:
     return managed
 
 
-def test_a_throttle_is_told_with_its_contract_and_where_to_see_why(throttled: Any, golden: Callable[[str], None]) -> None:
+def test_a_throttle_is_shown_with_its_contract_and_where_to_see_why(throttled: Any, golden: Callable[[str], None]) -> None:
     text = explained(throttled, "--zookeeper", "zk-1:2181/kafka")
     assert numbers(text) >= {5.0, 5000000, 25, 20.0, 20000000}
     assert "Throttled" in text

@@ -126,8 +126,8 @@ def test_the_cluster_of_another_policy_is_not_planned_for(world: Any, policy: An
     world.store.claim("other/policy", "uid")
     answer = world.plan(policy, tier)
     assert answer.code == 1
-    told = line_with(answer.out, "warning: ", "other/policy")
-    golden(told)
+    warning = line_with(answer.out, "warning: ", "other/policy")
+    golden(warning)
 
 
 def test_a_misspelt_field_is_an_error_that_names_it(world: Any, policy: Any, tier: Any) -> None:
@@ -155,7 +155,7 @@ def test_a_tier_in_the_cluster_that_does_not_read_is_named_and_held(world: Any, 
     assert "BusinessTier streaming/core" in line_with(answer.out, "warning: ", "L9")
 
 
-def test_several_policies_must_be_told_apart(world: Any, policy: Any, tier: Any) -> None:
+def test_one_of_several_policies_must_be_named(world: Any, policy: Any, tier: Any) -> None:
     other = {**policy, "metadata": {**policy["metadata"], "name": "clicks"}}
     path = world.write_files(policy, other, tier)
     assert world.run("plan", "-f", path).code == 1

@@ -88,7 +88,7 @@ def test_in_observe_mode_the_plan_is_what_enforce_would_write() -> None:
     assert "Enforce" in text
 
 
-def test_a_given_back_quota_says_that_nobody_claims_it_any_more(golden: Callable[[str], None]) -> None:
+def test_a_given_back_quota_shows_that_it_is_no_longer_managed(golden: Callable[[str], None]) -> None:
     give_back = replace(RAISE, values={FETCH: None}, kind=WriteKind.GIVE_BACK, reason=Reason.GIVEN_BACK, ledger=None)
     row = next(line for line in shown(Decision(writes=(give_back,))).splitlines() if line.startswith("user=alice"))
     golden(row)
@@ -171,7 +171,7 @@ def test_the_document_carries_exact_texts_and_integers_and_is_plain_data() -> No
     ],
     ids=str,
 )
-def test_a_default_entity_is_told_apart_from_a_user_of_that_name(entity: Entity, document: object) -> None:
+def test_a_default_entity_is_distinguished_from_a_user_of_that_name(entity: Entity, document: object) -> None:
     assert entity_document(entity) == document
 
 

@@ -53,7 +53,7 @@ def test_figures_that_count_no_more_change_nothing(world: World, made: JsonObjec
     assert (document["recommendations"], document["changes"][0]["target"]) == ([], 10_000_000)
 
 
-def test_who_may_not_read_what_jobs_wrote_down_is_told_so(world: World, made: JsonObject, golden: Callable[[str], None]) -> None:
+def test_a_result_that_may_not_be_read_is_named_in_a_warning(world: World, made: JsonObject, golden: Callable[[str], None]) -> None:
     refused = Unauthorized("Kubernetes refused it (403)", Reason.NOT_AUTHORIZED)
 
     def refuse(*_: object) -> None:

@@ -18,7 +18,7 @@ def named_server(keys: dict[str, bytes]) -> PrometheusServer:
     return CredentialsFile(Path("credentials.yaml"), keys).for_named_prometheus(URL)
 
 
-def test_without_any_credentials_nobody_logs_in() -> None:
+def test_without_any_credentials_there_is_no_login() -> None:
     assert named_server({}) == PrometheusServer(URL)
 
 

@@ -35,7 +35,7 @@ def test_every_quota_key_has_a_word_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "amount"), [(-9.0, set()), (40.0, {40}), (720.0, {12}), (10_800.0, {3}), (432_000.0, {5})])
-def test_ages_are_told_in_one_unit(seconds: float, amount: set[float]) -> None:
+def test_ages_have_one_unit(seconds: float, amount: set[float]) -> None:
     assert numbers(ago_words(seconds)) == amount
 
 

@@ -92,12 +92,12 @@ def test_at_once_goes_down_in_one_step_and_warns_of_the_mute(managed: Any, golde
 
 def test_a_value_that_another_writer_changed_stays(managed: Any, golden: Callable[[str], None]) -> None:
     managed.store.put(BOB, {FETCH: "7000000"})
-    told = line_with(managed.run("restore", *ZOOKEEPER).out, "user=bob")
-    assert numbers(told) >= {7.0, 10.0}
+    line = line_with(managed.run("restore", *ZOOKEEPER).out, "user=bob")
+    assert numbers(line) >= {7.0, 10.0}
     assert managed.run("restore", *ZOOKEEPER, "--yes").code == 0
     assert value(managed, BOB) == "7000000"
     assert managed.store.ledger_entities() == frozenset()
-    golden(told)
+    golden(line)
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ def test_content_that_cannot_be_read_is_left_and_is_an_error(managed: Any, golde
     answer = managed.run("restore", *ZOOKEEPER, "--yes")
     assert answer.code == 1
     assert managed.store.raw(BOB) == b"{broken"
-    told = line_with(answer.out, "user=bob")
+    line = line_with(answer.out, "user=bob")
     assert managed.store.facts().owner_policy_key == "streaming/orders"
-    golden(told)
+    golden(line)
 
 
-def test_a_node_that_nobody_can_name_is_told_because_the_claim_stays_with_it(managed: Any, golden: Callable[[str], None]) -> None:
+def test_a_node_without_an_entity_is_named_because_the_claim_stays_with_it(managed: Any, golden: Callable[[str], None]) -> None:
     managed.store.tree.commit([Create("/tidegate/ledger/somebody else", b"{}", OPEN_ACL)])
     answer = managed.run("restore", *ZOOKEEPER, "--yes")
     warning = line_with(answer.err, "warning: ", "/tidegate/ledger/somebody else")
@@ -139,8 +139,8 @@ def test_another_cluster_is_refused(managed: Any, golden: Callable[[str], None])
 
 
 def test_a_claim_warns_that_a_running_operator_would_write_again(managed: Any, golden: Callable[[str], None]) -> None:
-    told = line_with(managed.run("restore", *ZOOKEEPER).out, "streaming/orders", "memory-cluster")
-    golden(told)
+    line = line_with(managed.run("restore", *ZOOKEEPER).out, "streaming/orders", "memory-cluster")
+    golden(line)
 
 
 def test_a_lost_connection_is_waited_out(managed: Any) -> None:

@@ -13,7 +13,7 @@ AROUND = CommandContext(out=io.StringIO(), err=io.StringIO(), now_seconds=lambda
 
 
 def write(folder: Path, *, status: dict[str, object] | None) -> str:
-    """A policy with one member whose contract depends on leaders, as `kubectl get -o yaml` tells it."""
+    """A policy with one member whose contract depends on leaders, as `kubectl get -o yaml` prints it."""
 
     def manifest(kind: str, name: str, **more: object) -> dict[str, object]:
         return {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": "streaming"}, **more}
@@ -35,8 +35,8 @@ def test_without_files_there_is_no_policy() -> None:
 
 
 def test_a_contract_that_depends_on_leaders_is_known_from_a_status(tmp_path: Path) -> None:
-    told: dict[str, object] = {"members": [{"name": "etl", "state": "Contract", "quota": {"fetch": 3_000_000}}]}
-    known: tuple[tuple[dict[str, object] | None, dict[str, float]], ...] = ((told, {"fetch": 3_000_000.0}), (None, {}))
+    published: dict[str, object] = {"members": [{"name": "etl", "state": "Contract", "quota": {"fetch": 3_000_000}}]}
+    known: tuple[tuple[dict[str, object] | None, dict[str, float]], ...] = ((published, {"fetch": 3_000_000.0}), (None, {}))
     for status, rates in known:
         terms = terms_of(policy_of(AROUND, [write(tmp_path, status=status)]))
         assert terms is not None

@@ -40,7 +40,7 @@ def test_where_nothing_is_over_it_is_said_what_to_ask_for(running: bool, golden:
 
 
 @pytest.mark.parametrize(("end_ms", "amounts"), [(NINE + 2 * HOUR, {2}), (NINE + HOUR + 25 * MINUTE, {1, 25})])
-def test_what_is_published_is_told_to_the_minute(end_ms: int, amounts: set[float], golden: Callable[[str], None]) -> None:
-    told = span_words(NINE, end_ms)
-    assert numbers(told) == amounts
-    golden(told)
+def test_what_is_published_is_counted_to_the_minute(end_ms: int, amounts: set[float], golden: Callable[[str], None]) -> None:
+    text = span_words(NINE, end_ms)
+    assert numbers(text) == amounts
+    golden(text)

@@ -61,7 +61,7 @@ def test_an_option_that_means_nothing_starts_nothing(world: Any, started: list[S
     assert (world.run("run", *options).code, started) == (1, [])
 
 
-def test_two_processes_on_one_machine_are_told_apart(world: Any, started: list[Settings]) -> None:
+def test_two_processes_on_one_machine_have_different_identities(world: Any, started: list[Settings]) -> None:
     world.run("run")
     world.run("run")
     assert started[0].identity != started[1].identity

@@ -38,8 +38,8 @@ def member(name: str, rate: str) -> dict[str, Any]:
 @pytest.fixture
 def files(world: Any, policy: Any, tier: Any) -> str:
     """etl (L3, 60 MB/s promised, 25 in force since 40 s) and pay (L0); broker 1 carries 65 of 50 MB/s, broker 2 30, broker 3 is unknown."""
-    told = {"level": "L3", "state": "Throttled", "since": "2026-11-21T11:00:00Z", "because": "broker 1 egress 65.0 of 50.0 MB/s"}
-    policy["status"] = {"levels": [told]}
+    level = {"level": "L3", "state": "Throttled", "since": "2026-11-21T11:00:00Z", "because": "broker 1 egress 65.0 of 50.0 MB/s"}
+    policy["status"] = {"levels": [level]}
     policy["spec"] |= {"metrics": METRICS, "brokers": {"egress": {"limit": "50M"}}}
     tier["spec"]["members"] = [member("pay", "60M")]
     batch = {**tier, "metadata": {"name": "batch", "namespace": "streaming"}}
@@ -68,7 +68,7 @@ def measured(now: float) -> Readings:
         (ETL, 2, OUT): ClientRate(now, 20e6, 0.0),
         (PAY, 1, OUT): ClientRate(now, 40e6, 0.0),
     }
-    problem = ReadingProblem(Reason.METRICS_MISSING, "broker 3 has no reading of its card", 3)
+    problem = ReadingProblem(Reason.METRICS_MISSING, "broker 3 has no reading of its NIC", 3)
     return Readings(now, 15.0, nic, clients, (problem,))
 
 

@@ -147,7 +147,7 @@ def test_a_job_of_a_policy_that_had_the_name_before_counts_for_nothing(desk: Des
     assert desk.look().due.active is None  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("text", "cause"), [("", "no JSON"), ("[1]", "schemaVersion")])
+@pytest.mark.parametrize(("text", "cause"), [("", "not JSON"), ("[1]", "schemaVersion")])
 def test_a_result_that_cannot_be_read_is_reported_and_not_used(desk: Desk, text: str, cause: str) -> None:
     desk.write(text)
     verdict = desk.verdict(desk.look())

@@ -1,7 +1,6 @@
 """What a Job writes down is what the operator reads, it fits into a ConfigMap, and what is no result is said to be none."""
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -62,7 +61,7 @@ GOOD = json.loads(encode(result(Usage(7, 0.0, {(Entity("alice"), FETCH): FIGURES
 def test_what_is_no_result_is_refused_with_a_reason(text: str, golden: Callable[[str], None]) -> None:
     with pytest.raises(ValueError) as refused:
         decode(text)
-    golden(re.sub("(?<=TypeError ).*", "...", str(refused.value)))  # Python's words, another version has others
+    golden(str(refused.value))
 
 
 @pytest.mark.parametrize("figures", BROKEN_FIGURES)

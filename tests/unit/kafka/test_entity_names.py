@@ -72,6 +72,6 @@ def test_no_two_entities_share_a_ledger_node() -> None:
 
 
 @pytest.mark.parametrize("path", ["users", "users/a/clients", "users/a/other/b", "topics/t", "brokers/1", "users/a/clients/b/c"])
-def test_other_paths_are_nobodys(path: str) -> None:
+def test_other_paths_are_of_no_entity(path: str) -> None:
     with pytest.raises(ForeignContent):
         entity_of_path(path)

@@ -1,4 +1,4 @@
-"""How a start of a ZooKeeper client that fails is told; starts against real servers are in the integration tests."""
+"""Errors of a ZooKeeper client that does not start. Starts against real servers are in the integration tests."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ LOGIN = SaslLogin(SaslMechanism.DIGEST_MD5, "kafka", "wrong")
 
 
 @pytest.mark.parametrize(
-    ("login", "error", "told"),
+    ("login", "error", "raised"),
     [
         (LOGIN, AuthFailedError(), Unauthorized),
         (LOGIN, ConnectionClosedError("Connection has been closed"), Unauthorized),
@@ -23,14 +23,14 @@ LOGIN = SaslLogin(SaslMechanism.DIGEST_MD5, "kafka", "wrong")
         (None, ConnectionClosedError("Connection has been closed"), Unreachable),
     ],
 )
-def test_a_refused_login_is_told_from_silence(
-    login: SaslLogin | None, error: KazooException, told: type[Exception], monkeypatch: pytest.MonkeyPatch
+def test_a_refused_login_is_distinguished_from_silence(
+    login: SaslLogin | None, error: KazooException, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any) -> None:
         raise error
 
     monkeypatch.setattr(session, "_await_login", fails)
-    with pytest.raises(told, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(raised, match=r"127\.0\.0\.1:1"):
         start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login), lambda _: None)
 
 

@@ -20,7 +20,8 @@ class Request(BaseHTTPRequestHandler):
     server: LyingServer
 
     def do_GET(self) -> None:  # the library's name for it
-        self.server.seen.append(Seen(self.path, {name.lower(): value for name, value in self.headers.items()}, self.client_address))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.seen.append(ReceivedRequest(self.path, headers, self.client_address))
         self.server.respond(self)
 
     def send(self, status: int, body: str | bytes, kind: str = "application/json", **headers: str) -> None:
@@ -37,7 +38,7 @@ class Request(BaseHTTPRequestHandler):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedRequest:
     """What one request said; header names in lower case."""
 
     path: str
@@ -55,7 +56,7 @@ class LyingServer(ThreadingHTTPServer):
     """Listens on a free loopback port while `serving`. `gone` is set at its end, for an answer that hangs until then."""
 
     respond: Respond
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ReceivedRequest] = field(default_factory=list)
     gone: threading.Event = field(default_factory=threading.Event)
     daemon_threads = True
 

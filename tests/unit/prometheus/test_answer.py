@@ -52,7 +52,7 @@ def test_infos_are_no_warnings() -> None:
     assert read(body(SERIES, infos=["metric might not be a counter"])).warnings == []
 
 
-def test_victoriametrics_partial_answers_are_told() -> None:
+def test_victoriametrics_partial_answers_have_a_warning() -> None:
     assert "isPartial" in read(body(SERIES, isPartial=True)).warnings[0]
 
 

@@ -85,7 +85,7 @@ def test_nothing_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(ask(PrometheusServer(server.url))) == 1
 
 
-def test_a_login_that_no_header_can_carry_is_told_without_showing_it() -> None:
+def test_a_login_that_no_header_can_carry_is_refused_without_showing_it() -> None:
     error, server = failure(good, login=BearerLogin("s3\ncret"))
     assert isinstance(error, Unauthorized)
     assert "s3" not in error.message
@@ -103,13 +103,13 @@ def test_a_server_that_is_down_is_unreachable_and_the_message_has_its_address_an
     assert "metrics.prometheus.url" in raised.value.message
 
 
-def test_a_name_that_nobody_has_is_unreachable() -> None:
+def test_a_name_that_does_not_resolve_is_unreachable() -> None:
     with pytest.raises(Unreachable):
         ask(PrometheusServer("http://prometheus.invalid:9090"), seconds=1)
 
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "http://", "ftp://x", "http://[::1"])
-def test_what_is_no_address_needs_mending(url: str) -> None:
+def test_what_is_no_address_is_an_invalid_resource(url: str) -> None:
     with pytest.raises(InvalidResource):
         ask(PrometheusServer(url))
 
@@ -209,7 +209,7 @@ def test_a_wrong_path_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_query_that_cannot_be_carried_out_needs_mending(status: int) -> None:
+def test_a_query_that_cannot_be_carried_out_is_an_invalid_resource(status: int) -> None:
     error, server = failure(lambda request: request.send(status, json.dumps({"status": "error", "error": "parse error: oops"})))
     assert isinstance(error, InvalidResource)
     assert error.reason is Reason.METRICS_QUERY_REFUSED
@@ -247,7 +247,7 @@ def test_an_answer_that_breaks_off_is_not_used() -> None:
     assert isinstance(error, Unreachable | Incomplete)
 
 
-def test_an_answer_with_warnings_is_not_used_and_the_warnings_are_told() -> None:
+def test_an_answer_with_warnings_is_not_used_and_the_warnings_are_shown() -> None:
     document = {**json.loads(GOOD), "warnings": ["store 10.0.0.7:10901 did not answer"]}
     error, _ = failure(lambda request: request.send(200, json.dumps(document)))
     assert isinstance(error, Incomplete)
@@ -261,6 +261,6 @@ def test_a_packed_answer_counts_by_its_unpacked_size() -> None:
     assert "1 MB" in error.message
 
 
-def test_an_authority_file_that_is_missing_is_told() -> None:
+def test_an_authority_file_that_is_missing_is_named() -> None:
     with pytest.raises(Unreachable, match="trustedCertificates"):
         ask(PrometheusServer("https://127.0.0.1:1", ca_file="/does/not/exist.pem"), seconds=0.5)

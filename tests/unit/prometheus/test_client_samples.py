@@ -1,4 +1,4 @@
-"""The newest value of each client on each broker, and nothing for a client of whom two series tell at once."""
+"""The newest value of each client on each broker, and nothing for a client with two series at once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_rate_that_is_no_amount_is_unknown_even_where_an_older_one_is_not(wron
     assert (problem.reason, problem.broker) == (Reason.METRICS_UNREADABLE, 1)
 
 
-def test_the_throttle_time_of_nobody_throttled_is_nan_and_means_zero() -> None:
+def test_the_throttle_time_without_throttling_is_nan_and_means_zero() -> None:
     newest, problems = read(gauge((990, math.nan)), nan_is_zero=True)
     assert newest[BOB].amount == 0.0
     assert problems == ()
@@ -60,7 +60,7 @@ def test_a_throttle_time_that_is_no_amount_is_unknown(wrong: float) -> None:
     assert len(problems) == 1
 
 
-def test_two_series_of_a_client_at_the_same_time_are_nobodys_and_others_stay() -> None:
+def test_two_series_of_a_client_at_the_same_time_are_left_out_and_others_stay() -> None:
     newest, (problem,) = read(gauge((970, 1.0), (985, 1.0)), gauge((980, 2.0), (995, 2.0), job="twice"), gauge((990, 3.0), user="eve"))
     assert set(newest) == {(Entity("eve"), 1)}
     assert (problem.reason, problem.broker) == (Reason.METRICS_AMBIGUOUS, 1)
@@ -82,7 +82,7 @@ def test_a_client_whose_samples_are_ahead_of_our_clock_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("series", [gauge((990, 1.0), broker=""), gauge((990, 1.0), user=""), gauge((990, 1.0), user="a b")])
-def test_a_series_that_does_not_tell_whose_it_is_is_left_out_and_told(series: Series) -> None:
+def test_a_series_without_broker_or_client_is_left_out_and_named(series: Series) -> None:
     newest, (problem,) = read(series)
     assert newest == {}
     assert problem.reason is Reason.METRICS_AMBIGUOUS

@@ -1,4 +1,4 @@
-"""Tags of Kafka's quota metrics become the entity whose bucket they name; what Kafka would not have written is nobody's."""
+"""Tags of Kafka's quota metrics become the entity whose bucket they name; what Kafka would not have written is no entity's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_user_is_read_back_as_kafka_spells_it(name: str, tag: str) -> None:
 
 
 @pytest.mark.parametrize("tag", ["a b", "a+b", "%41", "a%2fb", "%", "%zz", "%ff", "CN=x,O=y", "~", "\ud800"])
-def test_a_user_that_kafka_would_spell_otherwise_is_nobodys(tag: str) -> None:
+def test_a_user_that_kafka_would_spell_otherwise_is_no_entity(tag: str) -> None:
     assert entity_of({"user": tag}) is None
 
 
@@ -37,7 +37,7 @@ def test_a_tag_that_is_empty_is_no_part_of_the_entity() -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, {"user": "", "client_id": ""}, {"topic": "t"}, {"client_id": '""'}])
-def test_tags_of_nobody_are_nobodys(labels: dict[str, str]) -> None:
+def test_empty_tags_are_no_entity(labels: dict[str, str]) -> None:
     assert entity_of(labels) is None
 
 

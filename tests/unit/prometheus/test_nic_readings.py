@@ -1,4 +1,4 @@
-"""Cards are given to their brokers; what cannot be is told once, with its number, and left out."""
+"""NICs are assigned to their brokers. The others are reported once, with their number, and left out."""
 
 from __future__ import annotations
 

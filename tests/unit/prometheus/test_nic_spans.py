@@ -62,22 +62,22 @@ def test_a_nic_that_comes_or_goes_leaves_the_sum_unknown_at_that_moment() -> Non
 
 
 @pytest.mark.parametrize("later", ["a:9100", "b:9100"])
-def test_two_sources_are_told_of_in_the_same_words_whichever_was_scraped_first(later: str) -> None:
+def test_two_sources_are_named_in_the_same_words_whichever_was_scraped_first(later: str) -> None:
     begins = {"a:9100": 0.0, "b:9100": 0.0, later: 5.0}
-    with pytest.raises(Ambiguous) as told:
+    with pytest.raises(Ambiguous) as raised:
         spans_of([nic([(at, 0), (at + 10, 100)], instance=instance) for instance, at in begins.items()])
-    in_order = str(told.value)
-    with pytest.raises(Ambiguous) as told:
+    in_order = str(raised.value)
+    with pytest.raises(Ambiguous) as raised:
         spans_of([nic([(at, 0), (at + 10, 100)], instance=instance) for instance, at in reversed(begins.items())])
-    assert str(told.value) == in_order
+    assert str(raised.value) == in_order
 
 
 def test_two_sources_at_the_same_time_are_ambiguous_and_the_message_says_how_they_differ(golden: Callable[[str], None]) -> None:
-    with pytest.raises(Ambiguous) as told:
+    with pytest.raises(Ambiguous) as raised:
         spans_of([nic([(0, 0), (10, 100)]), nic([(5, 0), (15, 100)], instance="b:9100")])
     for source in ("'a:9100'", "'b:9100'"):
-        assert source in str(told.value)
-    golden(str(told.value))
+        assert source in str(raised.value)
+    golden(str(raised.value))
 
 
 def test_two_sources_with_different_nics_are_ambiguous_too() -> None:

@@ -1,4 +1,4 @@
-"""Each preset asks for what its exporter tells, leaves out NICs that count bytes twice, and gives way to queries of one's own."""
+"""Each preset asks for the metrics of its exporter, leaves out NICs that count bytes twice, and gives way to queries of one's own."""
 
 from __future__ import annotations
 
@@ -123,5 +123,5 @@ def test_secrets_never_show() -> None:
 
 
 @pytest.mark.parametrize(("preset", "label"), [(Preset.NODE_EXPORTER, "broker"), (Preset.JMX_EXPORTER, "broker"), (Preset.CADVISOR, "pod")])
-def test_where_nothing_is_declared_brokers_are_told_apart_by_what_goes_with_the_preset(preset: Preset, label: str) -> None:
+def test_where_nothing_is_declared_brokers_are_distinguished_by_the_presets_own_label(preset: Preset, label: str) -> None:
     assert identity_of(MetricsSettings(SERVER, preset)) == BrokerLabel(label)

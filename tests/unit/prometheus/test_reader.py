@@ -17,7 +17,7 @@ from tidegate.prometheus.settings import BearerLogin, MetricsSettings, Preset, P
 
 NOW = 1000.0
 QUERIES = Queries("sent", "received", "fetched", "produced", "fetch_throttle", "produce_throttle")
-CARD = [[970, "0"], [985, "1500"]]
+NIC = [[970, "0"], [985, "1500"]]
 Answers = dict[str, list[dict[str, object]]]
 
 
@@ -26,8 +26,8 @@ def of_broker(broker: int, values: list[list[object]], **labels: str) -> dict[st
 
 
 WHOLE: Answers = {
-    "sent": [of_broker(1, CARD), of_broker(2, CARD)],
-    "received": [of_broker(1, CARD), of_broker(2, CARD)],
+    "sent": [of_broker(1, NIC), of_broker(2, NIC)],
+    "received": [of_broker(1, NIC), of_broker(2, NIC)],
     "fetched": [of_broker(1, [[985, "70"]], user="bob"), of_broker(2, [[985, "80"]], user="bob")],
     "produced": [],
     "fetch_throttle": [of_broker(1, [[985, "12.5"]], user="bob")],
@@ -84,21 +84,21 @@ def test_nics_are_asked_for_long_enough_to_see_k_of_n_and_clients_for_as_long_as
 @pytest.mark.parametrize(
     ("status", "reason"), [(503, Reason.PROMETHEUS_UNREACHABLE), (401, Reason.NOT_AUTHORIZED), (302, Reason.NOT_AUTHORIZED)]
 )
-def test_a_server_that_cannot_be_asked_is_asked_one_query_and_told_once(status: int, reason: Reason) -> None:
+def test_a_server_that_cannot_be_asked_is_asked_one_query_and_reported_once(status: int, reason: Reason) -> None:
     readings, server = read(lambda request: request.send(status, "", Location="https://login.example.com"))
     assert (readings.nic, readings.clients) == ({}, {})
     assert reasons(readings) == [reason]
     assert {seen.query for seen in server.seen} == {"sent[75s]"}
 
 
-def test_a_partial_answer_is_no_answer_and_is_told_once() -> None:
+def test_a_partial_answer_is_no_answer_and_is_reported_once() -> None:
     readings, server = read(answering(WHOLE, warnings=["a store is away"]))
     assert (readings.nic, readings.clients) == ({}, {})
     assert reasons(readings) == [Reason.METRICS_INCOMPLETE]
     assert len(server.seen) == 6
 
 
-def test_a_query_that_fails_leaves_what_the_others_told() -> None:
+def test_a_query_that_fails_leaves_the_answers_of_the_others() -> None:
     def fails_one(request: Request) -> None:
         request.send(400, '{"error": "no"}') if metric(request) == "fetch_throttle" else answering(WHOLE)(request)
 
@@ -121,7 +121,7 @@ def test_a_broker_that_is_not_live_is_not_missed_and_one_beyond_the_live_ones_is
 
 
 def test_one_direction_of_one_broker_is_missed_by_name() -> None:
-    readings, _ = read(answering({**WHOLE, "received": [of_broker(1, CARD)]}))
+    readings, _ = read(answering({**WHOLE, "received": [of_broker(1, NIC)]}))
     (problem,) = readings.problems
     assert (problem.reason, problem.broker) == (Reason.METRICS_MISSING, 2)
     assert "ingress" in problem.message
@@ -129,7 +129,7 @@ def test_one_direction_of_one_broker_is_missed_by_name() -> None:
 
 
 def test_one_sample_is_not_a_reading() -> None:
-    readings, _ = read(answering({**WHOLE, "sent": [of_broker(broker, CARD[:1]) for broker in (1, 2)]}))
+    readings, _ = read(answering({**WHOLE, "sent": [of_broker(broker, NIC[:1]) for broker in (1, 2)]}))
     assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_MISSING, None)]
 
 
@@ -140,14 +140,14 @@ def test_old_samples_are_stale_and_keep_their_times() -> None:
 
 
 def test_a_broker_of_which_something_worse_is_known_is_not_missed_as_well() -> None:
-    twice = [of_broker(1, CARD, instance=instance) for instance in ("a", "b")]
-    readings, _ = read(answering({**WHOLE, "sent": [*twice, of_broker(2, CARD)]}))
+    twice = [of_broker(1, NIC, instance=instance) for instance in ("a", "b")]
+    readings, _ = read(answering({**WHOLE, "sent": [*twice, of_broker(2, NIC)]}))
     assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_AMBIGUOUS, 1)]
 
 
 def test_what_is_odd_in_one_direction_does_not_hide_that_the_other_is_missing() -> None:
-    odd = [of_broker(1, [[940, "NaN"], *CARD]), of_broker(2, CARD)]
-    readings, _ = read(answering({**WHOLE, "sent": odd, "received": [of_broker(2, CARD)]}))
+    odd = [of_broker(1, [[940, "NaN"], *NIC]), of_broker(2, NIC)]
+    readings, _ = read(answering({**WHOLE, "sent": odd, "received": [of_broker(2, NIC)]}))
     assert [(problem.reason, problem.broker) for problem in readings.problems] == [
         (Reason.METRICS_UNREADABLE, 1),
         (Reason.METRICS_MISSING, 1),

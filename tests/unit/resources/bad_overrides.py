@@ -31,7 +31,7 @@ MOMENTS = (
 )
 
 BAD_OVERRIDES = (
-    BadInput("override for nobody", override({"target": {}}), "spec.target"),
+    BadInput("override without a target", override({"target": {}}), "spec.target"),
     BadInput("override for a level and a user", override({"target": {"level": "L2", "user": "a"}}), "spec.target"),
     BadInput("override for a level and a client id", override({"target": {"level": "L2", "clientId": "a"}}), "spec.target"),
     BadInput("override without a target", override({"target": ABSENT}), "spec.target", server_says="Required value"),

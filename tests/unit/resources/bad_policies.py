@@ -18,7 +18,7 @@ KAFKA = (
         "spec.kafka.quotaStore",
     ),
     BadInput(
-        "a quota store that nobody plans",
+        "an unknown quota store",
         policy({"kafka.quotaStore": "etcd"}),
         "spec.kafka.quotaStore",
         server_says='supported values: "ZooKeeper", "AdminApi"',
@@ -126,7 +126,7 @@ LOGINS = (
         policy(
             {
                 "metrics.prometheus.authentication.type": "basic",
-                "metrics.prometheus.authentication.username": "tide",
+                "metrics.prometheus.authentication.username": "metrics",
                 "metrics.prometheus.authentication.passwordSecret": _PASSWORD,
             }
         ),
@@ -135,7 +135,7 @@ LOGINS = (
     ),
     BadInput(
         "bearer with a user",
-        policy({"metrics.prometheus.authentication.username": "tide"}),
+        policy({"metrics.prometheus.authentication.username": "metrics"}),
         "spec.metrics.prometheus.authentication.username",
         "username must be left out with type bearer or tls",
     ),

@@ -125,7 +125,7 @@ MEMBERS = (
         server_says="Duplicate value",
     ),
     BadInput("same topic twice", tier({"members.0.topics": ["a", "a"]}), f"{MEMBER}.topics", server_says="Duplicate value"),
-    BadInput("neither user nor client id", tier({"members.0": {"name": "nobody"}}), MEMBER),
+    BadInput("neither user nor client id", tier({"members.0": {"name": "empty"}}), MEMBER),
     BadInput(
         "topics missing for perPartition",
         tier({"members.0.topics": ABSENT}),

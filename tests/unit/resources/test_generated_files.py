@@ -78,7 +78,7 @@ def test_the_reference_page_holds_every_field_and_every_rule(kind: Kind) -> None
         ("members[].topics", "", "Topics by name"),
     ],
 )
-def test_the_reference_page_tells_apart_what_a_field_means_and_what_it_means_to_leave_it_out(field: str, unset: str, meaning: str) -> None:
+def test_the_reference_page_separates_what_a_field_means_from_leaving_it_out(field: str, unset: str, meaning: str) -> None:
     page = GENERATED[Path("docs/resources.md")]
     (row,) = (line.split(" | ") for line in page.splitlines() if line.startswith(f"| `{field}` |") and line.count(" | ") == 3)
     assert row[2] == unset

@@ -1,7 +1,7 @@
-"""ZooKeeper's MultiRead (opcode 22, servers from 3.6) for kazoo, which does not know it: hundreds of reads in one request.
+"""ZooKeeper's MultiRead (opcode 22, servers from 3.6), which kazoo lacks: hundreds of reads in one request.
 
-kazoo's own pipelining is bound by its Python loop, about 3,000 reads a second; this reads 90,000 (kafka-quotas 2.3). A missing node does
-not fail its neighbours. Paths must carry the chroot already: kazoo adds it only to requests of its own.
+kazoo's own pipelining is bound by its Python loop, about 3,000 reads a second; this reads 90,000. A missing node does not fail the
+others. Paths must have the chroot already, because kazoo adds it only to its own requests.
 """
 
 import struct
@@ -58,7 +58,7 @@ class MultiRead:
 def send_multi_read(client: KazooClient, request: MultiRead) -> Any:
     """Send the request; the result is kazoo's asynchronous one, with `get(timeout=...)`.
 
-    The only private member of kazoo that Tidegate uses: no public method sends a request of another's making. A test holds it.
+    The only private member of kazoo that Tidegate uses: no public method sends a request of another's making. A test guards it.
     """
     result = client.handler.async_result()
     client._call(request, result)

@@ -1,6 +1,6 @@
-"""One entity as it stands in ZooKeeper: its quota node and its ledger node, read together.
+"""The nodes of an entity in ZooKeeper, its quota and its ledger record, read together; and those of the cluster.
 
-Whatever cannot be read safely becomes a problem of that entity, in words; the others are not held up by it.
+A node that cannot be read safely becomes a problem of its entity only. The other entities are not affected.
 """
 
 import json
@@ -11,17 +11,15 @@ from functools import cached_property, lru_cache
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
 from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, RetryLater, WriteRefused
-from tidegate.kafka.names import EMPTY, QuotaContent, config_path, ledger_node, parse_quota
+from tidegate.kafka.names import EMPTY, QuotaContent, config_path, json_problem, ledger_node, parse_quota
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 
-# Our own znodes: one ledger record an entity, and the claim that says which policy manages the
+# Our own znodes: one ledger record for each entity, and the claim of the policy that manages the
 # cluster.
 #
-# They live beside Kafka's tree and never in it: Kafka reads every node below `/config` as an
-# entity. Reading is strict, since a record
-# decides what is given back to whom; a record that does not read is a problem of its entity, never
-# a guess.
+# They are outside of `/config`, where Kafka reads every node as an entity. Reading is strict, because
+# a record decides what is given back to whom.
 
 
 ROOT = "/tidegate"
@@ -45,7 +43,7 @@ def ledger_path(entity: Entity) -> str:
 
 
 def record_to_bytes(record: LedgerRecord) -> bytes:
-    """One record as compact JSON. The entity is not in it: the node's name carries it."""
+    """One record as compact JSON, without the entity, which the node's name has."""
     entries = {
         key.value: {
             "before": entry.before,
@@ -68,7 +66,7 @@ def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
         entries = {QuotaKey(key): _parse_entry(entry) for key, entry in _mapping(root["entries"]).items()}
         return LedgerRecord(entity, _text(root["policy_key"]), _text(root["policy_uid"]), entries)
     except (ValueError, RecursionError) as error:
-        raise ForeignContent(f"its ledger record cannot be read ({error})") from error
+        raise ForeignContent(f"its ledger record cannot be read ({json_problem(error)})") from error
 
 
 def claim_to_bytes(claim: Claim) -> bytes:
@@ -83,8 +81,8 @@ def parse_claim(data: bytes | None) -> Claim:
         return Claim(_text(root["policy_key"]), _text(root["policy_uid"]))
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
-            f"{CLAIM_PATH} in ZooKeeper cannot be read ({error}), so it is not known which policy manages this cluster and nothing is "
-            "written. If a newer Tidegate wrote it, use that version; otherwise look at the node and delete it."
+            f"{CLAIM_PATH} in ZooKeeper cannot be read ({json_problem(error)}), so it is not known which policy manages this cluster and "
+            "nothing is written. If a newer Tidegate wrote it, use that version; otherwise look at the node and delete it."
         ) from error
 
 
@@ -151,24 +149,22 @@ def _seconds(content: object) -> float:
     return float(content)
 
 
-# The cluster as a whole, as ZooKeeper shows it, and whether it may be written at all.
+# The state of the cluster, and whether it may be written at all.
 #
-# The checks that go into every transaction come from here. `/controller` is ephemeral, so each new
-# controller starts at version 0 again
-# and a comparison alone would miss an election between reading and writing; `/controller_epoch`
-# counts elections and closes that gap.
-# Sources: kafka-quotas 1.8 and 2.1.
+# Every transaction repeats these checks. `/controller` is ephemeral, so each new controller starts
+# at version 0 again, and comparing its version would miss an election between reading and writing.
+# `/controller_epoch` counts elections and closes that gap.
 
 
 CLUSTER_ID_PATH = "/cluster/id"
 CONTROLLER_PATH = "/controller"
 CONTROLLER_EPOCH_PATH = "/controller_epoch"
-MIGRATION_PATH = "/migration"  # written by KRaft controllers that prepare or run a migration (kafka-quotas 1.8)
+MIGRATION_PATH = "/migration"  # written by KRaft controllers that prepare or run a migration
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterNodes:
-    """Who and in what state the cluster is, with the versions that a transaction must still find."""
+    """The cluster's id and state, with the versions that a transaction must still find."""
 
     address: str
     cluster_id: str
@@ -180,7 +176,7 @@ class ClusterNodes:
 
     @property
     def facts(self) -> ClusterFacts:
-        """The same for the control pass."""
+        """The state as the control pass takes it."""
         versions = {check.path: check.version for check in self.checks}
         return ClusterFacts(
             cluster_id=self.cluster_id,
@@ -221,7 +217,7 @@ class ClusterNodes:
 
 
 def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
-    """The refusal for a policy that is not the one whose claim stands."""
+    """The refusal for a policy when another one has claimed the cluster."""
     return WriteRefused(
         Reason.CLUSTER_ALREADY_MANAGED,
         f"Policy {claim.policy_key} (uid {claim.policy_uid}) manages this Kafka cluster already, so nothing is written for {policy_key}. "
@@ -230,22 +226,22 @@ def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
 
 
 def wrong_cluster(address: str, found: str, expected: str) -> str:
-    """That another cluster answers than the one that was expected."""
+    """The message that another cluster answers than was expected."""
     return f"The cluster at {address} has id {found}, not {expected}"
 
 
 def migration_running(address: str) -> str:
-    """That the controller would overwrite what is written to ZooKeeper."""
+    """The message that a migration runs, whose controller would overwrite what is written to ZooKeeper."""
     return f"The cluster at {address} is being migrated to KRaft, so its ZooKeeper nodes must not be written"
 
 
 def no_controller(address: str) -> str:
-    """That no controller is elected."""
+    """The message that no controller is elected."""
     return f"The cluster at {address} has no controller at the moment"
 
 
 def two_policies_advice(owner_policy_key: str) -> str:
-    """What to do where two policies name one cluster."""
+    """The advice for two policies that name one cluster."""
     return f"Delete one of the two; if {owner_policy_key} is gone for good, `tidegate restore` gives its quotas and its claim back"
 
 
@@ -289,19 +285,21 @@ def _object(path: str, node: Znode) -> dict[str, object]:
     try:
         content = json.loads((node.data or b"").decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ForeignContent(f"{path} is not JSON as Kafka writes it ({error}), so nothing is written. Look at the node.") from error
+        raise ForeignContent(
+            f"{path} is not JSON as Kafka writes it ({json_problem(error)}), so nothing is written. Look at the node."
+        ) from error
     if not isinstance(content, dict):
         raise ForeignContent(f"{path} is not a JSON object as Kafka writes it, so nothing is written. Look at the node.")
     return content
 
 
-# Sights of what was read lately: a pass reads every quota, and nearly all of them are what they were in the pass before.
-REMEMBERED_SIGHTS = 8192
+# Parsed nodes are kept: a pass reads every quota, and nearly all of them are the same as in the pass before.
+REMEMBERED_NODES = 8192
 
 
 @dataclass(frozen=True)
 class EntityNodes:
-    """The two nodes of an entity, with what they say. `problem` None = both could be read."""
+    """The two nodes of an entity with their parsed contents. `problem` None = both could be read."""
 
     entity: Entity
     quota: Znode | None = None
@@ -312,7 +310,7 @@ class EntityNodes:
 
     @cached_property
     def stored(self) -> StoredQuota:
-        """The same for the control pass."""
+        """The entity as the control pass takes it."""
         return StoredQuota(
             entity=self.entity,
             values={} if self.problem else self.content.quotas,
@@ -333,9 +331,9 @@ class EntityNodes:
         return same_version and same_ledger and self.content.quotas == seen.values
 
 
-def see_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
-    """Read these entities, all in one bulk request; an entity whose name no znode can have is a problem, too."""
-    sights: dict[Entity, EntityNodes] = {}
+def read_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
+    """Read these entities, all in one bulk request. An entity whose name no znode can have gets a problem, too."""
+    found: dict[Entity, EntityNodes] = {}
     paths: list[str] = []
     named: list[Entity] = []
     for entity in dict.fromkeys(entities):
@@ -343,14 +341,14 @@ def see_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, En
             paths += (config_path(entity), ledger_path(entity))
             named.append(entity)
         except ForeignContent as error:
-            sights[entity] = EntityNodes(entity, problem=error.message)
+            found[entity] = EntityNodes(entity, problem=error.message)
     nodes = tree.read(paths)
-    sights.update((entity, _sight(entity, *nodes[2 * index : 2 * index + 2])) for index, entity in enumerate(named))
-    return sights
+    found.update((entity, _entity_nodes(entity, *nodes[2 * index : 2 * index + 2])) for index, entity in enumerate(named))
+    return found
 
 
-@lru_cache(maxsize=REMEMBERED_SIGHTS)
-def _sight(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntityNodes:
+@lru_cache(maxsize=REMEMBERED_NODES)
+def _entity_nodes(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntityNodes:
     if quota is None and ledger is None:
         return EntityNodes(entity)
     problems = []
@@ -358,9 +356,9 @@ def _sight(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntityN
     try:
         content = parse_quota(quota.data, child_count=quota.child_count) if quota else content
     except ForeignContent as error:
-        problems.append(f"{config_path(entity)} is left alone: {error.message}. Mend or delete the node.")
+        problems.append(f"{config_path(entity)} is left alone: {error.message}. Correct or delete the node.")
     try:
         record = parse_record(entity, ledger.data) if ledger else None
     except ForeignContent as error:
-        problems.append(f"{ledger_path(entity)} is left alone: {error.message}. Mend or delete the node.")
+        problems.append(f"{ledger_path(entity)} is left alone: {error.message}. Correct or delete the node.")
     return EntityNodes(entity, quota, ledger, content, record, " ".join(problems) or None)

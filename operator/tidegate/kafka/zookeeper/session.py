@@ -1,7 +1,7 @@
-"""The tree of znodes on a real ZooKeeper: one kazoo session, made at the first call and made anew when it died for good.
+"""The tree of znodes on a real ZooKeeper: one kazoo session, opened at the first call and opened again when it has ended.
 
-Reads survive a short loss of the connection; transactions never repeat themselves: after a loss their outcome is unknown and the caller
-reads back. Nothing here knows what the nodes mean.
+Reads are repeated over a short loss of the connection. Transactions are not: after a loss their outcome is unknown and the caller
+reads back.
 """
 
 import contextlib
@@ -55,12 +55,10 @@ from tidegate.kafka.zookeeper.tree import (
     Znode,
 )
 
-# Starting a kazoo client within a bounded time, and saying in words what happened when it does not
-# start.
+# Start of a kazoo client within a bounded time, with the reason where it fails.
 #
 # kazoo on its own waits a whole session timeout for each address that does not answer, backs off
-# for up to an hour, and tells only its
-# log which addresses it tried.
+# for up to an hour, and names the addresses that it tried only in its log.
 
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
@@ -68,10 +66,10 @@ _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
 
 
 def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None]) -> KazooClient:
-    """A client whose session is there and whose login was accepted; `on_state` hears of every change of its session from the start.
+    """A client whose session is there and whose login was accepted; `on_state` is called at every change of its session.
 
-    Raises Unreachable naming every address and what became of it, Unauthorized when the login is refused, InvalidResource for a
-    connect string that is none.
+    Raises Unreachable with the result of every address, Unauthorized when the login is refused, InvalidResource for a connect
+    string that cannot be read.
     """
     handler = _Handler()
     client = _new_client(connection, handler)
@@ -81,14 +79,14 @@ def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None
     except (KazooException, KazooTimeoutError) as error:
         stop_client(client)
         if connection.sasl is not None and isinstance(error, AuthFailedError | ConnectionClosedError):
-            # kazoo closes a client by itself only when its login is refused, and may tell whoever waits of the closing first
+            # kazoo closes a client by itself only when its login is refused, and a waiting request may get the error of the closing first
             raise Unauthorized(_refused(connection)) from error
         raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, _silent(connection, handler)) from error
     return client
 
 
 def _await_login(client: KazooClient, timeout_seconds: float) -> None:
-    """The session is there before its login is, so only an answer proves both."""
+    """Wait for the session and its login. The session comes first, so only the answer to a request proves both."""
     deadline = time.monotonic() + timeout_seconds
     if not client.start_async().wait(timeout_seconds):
         raise KazooTimeoutError
@@ -173,11 +171,11 @@ def _refused(connection: ZooKeeperConnection) -> str:
     )
 
 
-# Waking somebody when brokers come or go or the controller changes.
+# Watches that call back when brokers come or go or the controller changes.
 #
-# Two plain watches that arm themselves again from kazoo's callback thread without ever waiting
-# there; kazoo's own watch recipes read on
-# that thread and start a thread for each watch after every lost connection.
+# Two plain watches set themselves again from kazoo's callback thread and never wait there. kazoo's
+# own watch recipes read on that thread, and start a thread for each watch after every lost
+# connection.
 
 
 _BROKERS_PATH = "/brokers/ids"
@@ -185,7 +183,7 @@ _CONTROLLER_PATH = "/controller"
 
 
 class ClusterWatch:
-    """Watches one client for as long as it lives."""
+    """Watches of one client, for as long as it lives."""
 
     def __init__(self, client: KazooClient, wake: Callable[[], None]) -> None:
         self._client = client
@@ -198,7 +196,7 @@ class ClusterWatch:
         self._arm_controller()
 
     def _on_state(self, state: str) -> None:
-        # a lost connection drops all watches, and nobody tells what they would have seen
+        # a lost connection drops all watches, and what happened meanwhile is not known
         if state == KazooState.CONNECTED:
             self._arm_brokers()
             self._arm_controller()
@@ -221,8 +219,7 @@ class ClusterWatch:
         self._client.exists_async(_CONTROLLER_PATH, watch=self._on_controller)
 
 
-# Bulk reads on a kazoo client: MultiRead in chunks, and pipelined single reads for servers that do
-# not know it.
+# Bulk reads: MultiRead in chunks, and pipelined single reads for servers without it.
 
 
 _READS_PER_REQUEST = 500
@@ -261,7 +258,7 @@ def gather(sent: Sequence[Any], *, timeout_seconds: float) -> list[Any]:
 
 
 def with_chroot(client: KazooClient, path: str) -> str:
-    """The path as the server knows it; kazoo adds the chroot only to requests of its own making."""
+    """The path with the chroot, which kazoo adds only to its own requests."""
     return f"{client.chroot}{path}" if path != "/" else client.chroot or "/"
 
 
@@ -269,8 +266,8 @@ def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.001)
 
 
-# Operations as kazoo's requests, and the one failure hidden in the list of results that kazoo
-# returns instead of raising.
+# Transactions: operations as kazoo's requests, and the one failure in the list of results, which
+# kazoo returns instead of raising.
 
 
 _PERSISTENT, _PERSISTENT_SEQUENTIAL = 0, 2
@@ -288,7 +285,7 @@ def requests(operations: Sequence[Operation], chroot: str) -> list[object]:
 
 
 def first_failure(operations: Sequence[Operation], results: Sequence[object]) -> Rejected | NoAuthError | ZookeeperError | None:
-    """Why the transaction was not done; None = it was. All results but the culprit's only say that nothing was done."""
+    """The error that rejected the transaction; None = it was done. The other results only say that nothing was done."""
     errors = [(operation, result) for operation, result in zip(operations, results, strict=False) if isinstance(result, ZookeeperError)]
     for operation, error in errors:
         if type(error) in _FAILURES:

@@ -1,7 +1,7 @@
 """The quota store on ZooKeeper: Kafka's own quota nodes, with our ledger beside them.
 
-Written against a tree of znodes, so that the same rules run on ZooKeeper and in memory (`memory_store`). It decides nothing: what to
-write comes from the control pass, and is checked once more on its way out.
+It works on a tree of znodes, so that the same rules run on ZooKeeper and on the in-memory tree of the tests. The control pass decides
+what to write; the values are checked once more before they are sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,18 +20,17 @@ from tidegate.kafka.zookeeper.nodes import (
     claim_to_bytes,
     parse_claim,
     read_cluster,
-    see_entities,
+    read_entities,
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
 
-# Finding every quota entity that Kafka has a node for, in four bulk requests however many there
-# are.
+# Every quota entity that Kafka has a node for, in four bulk requests however many there are.
 
 
 @dataclass(frozen=True, slots=True)
 class EntityWalk:
-    """The entities that have a node, and the paths of nodes whose names stand for no entity."""
+    """The entities that have a node, and the paths of nodes whose names are those of no entity."""
 
     entities: tuple[Entity, ...]
     unreadable: tuple[str, ...]
@@ -42,16 +41,16 @@ def walk_entities(tree: ZnodeTree) -> EntityWalk:
     users, clients = (names or [] for names in tree.children([f"{CONFIG_ROOT}/users", f"{CONFIG_ROOT}/clients"]))
     paths = [*(f"users/{name}" for name in users), *(f"clients/{name}" for name in clients)]
     paths += _clients_of_users(tree, users)
-    return _told_apart(paths)
+    return _entity_walk(paths)
 
 
 def walk_client_ids(tree: ZnodeTree) -> tuple[Entity, ...]:
-    """The client ids without a user that have a node; names that stand for no entity are left out."""
+    """The client ids without a user that have a node; names of no entity are left out."""
     (names,) = tree.children([f"{CONFIG_ROOT}/clients"])
-    return _told_apart(f"clients/{name}" for name in names or []).entities
+    return _entity_walk(f"clients/{name}" for name in names or []).entities
 
 
-def _told_apart(paths: Iterable[str]) -> EntityWalk:
+def _entity_walk(paths: Iterable[str]) -> EntityWalk:
     entities: list[Entity] = []
     unreadable: list[str] = []
     for path in sorted(paths):
@@ -88,11 +87,11 @@ class ZooKeeperQuotaStore:
         ours = Claim(policy_key, policy_uid)
         for _ in range(_CLAIM_ATTEMPTS):
             (node,) = self._tree.read([CLAIM_PATH])
-            standing = None if node is None else parse_claim(node.data)
-            if standing == ours:
+            current = None if node is None else parse_claim(node.data)
+            if current == ours:
                 return
-            if standing is not None and standing.policy_key != policy_key:
-                raise already_managed(standing, policy_key)
+            if current is not None and current.policy_key != policy_key:
+                raise already_managed(current, policy_key)
             data = claim_to_bytes(ours)
             operations: list[Operation] = []
             if node is None:
@@ -104,14 +103,14 @@ class ZooKeeperQuotaStore:
         raise Conflict(f"The claim on this Kafka cluster keeps changing; policy {policy_key} tries again in the next pass.")
 
     def release_claim(self, policy_key: str) -> None:
-        """See QuotaStore. A ledger record that cannot be read counts as ours: whose it is, nobody knows."""
+        """See QuotaStore. A ledger record that cannot be read counts as ours: its policy is not known."""
         (node,) = self._tree.read([CLAIM_PATH])
         if node is None or parse_claim(node.data).policy_key != policy_key:
             return
         names = self._ledger_nodes()
         entities = self.ledger_entities()
-        left = [sight for sight in see_entities(self._tree, entities).values() if sight.ledger is not None]
-        if len(names) == len(entities) and all(sight.record and sight.record.policy_key != policy_key for sight in left):
+        left = [nodes for nodes in read_entities(self._tree, entities).values() if nodes.ledger is not None]
+        if len(names) == len(entities) and all(nodes.record and nodes.record.policy_key != policy_key for nodes in left):
             self._is_done([Delete(CLAIM_PATH, node.version)])
 
     def ledger_entities(self) -> frozenset[Entity]:
@@ -126,7 +125,7 @@ class ZooKeeperQuotaStore:
 
     def read(self, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
         """See QuotaStore."""
-        return {entity: sight.stored for entity, sight in see_entities(self._tree, entities).items()}
+        return {entity: nodes.stored for entity, nodes in read_entities(self._tree, entities).items()}
 
     def read_everything(self) -> Mapping[Entity, StoredQuota]:
         """See QuotaStore."""

@@ -1,7 +1,6 @@
-"""A tree of znodes as the quota store sees it: reads in bulk, writes only by transactions that compare first.
+"""The interface of a tree of znodes: reads in bulk, and writes only by transactions that compare versions first.
 
-ZooKeeper (`zookeeper_session`) and the in-memory tree of the tests keep the same promise. All paths are below the chroot. Nothing
-here knows what the nodes mean.
+ZooKeeper (`session`) and the in-memory tree of the tests implement it. All paths are below the chroot.
 """
 
 from collections.abc import Callable, Sequence
@@ -105,7 +104,7 @@ class ZnodeTree(Protocol):
 
     @property
     def address(self) -> str:
-        """What a person calls this ZooKeeper: the connect string with its chroot."""
+        """The connect string with its chroot, for messages."""
         ...
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:

@@ -1,7 +1,7 @@
-"""Sending one batch of quota writes: compare, commit, and find out what became of each.
+"""One batch of quota writes: compare, commit, and find the result of each.
 
-A batch is one transaction. When it is rejected, the writes that no longer rest on what stands are dropped as conflicts and the rest is
-sent again; when the connection breaks, what happened is read back. Sources: kafka-quotas 1.8.
+A batch is one transaction. When it is rejected, writes whose nodes have changed are dropped as conflicts and the rest is sent again.
+When the connection breaks, the nodes are read back.
 """
 
 import json
@@ -13,16 +13,15 @@ from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
 from tidegate.kafka.names import config_path, entity_path, is_ours, is_readable
 from tidegate.kafka.quota_store import WriteOutcome
-from tidegate.kafka.zookeeper.nodes import ROOT, ClusterNodes, EntityNodes, ledger_path, read_cluster, record_to_bytes, see_entities
+from tidegate.kafka.zookeeper.nodes import ROOT, ClusterNodes, EntityNodes, ledger_path, read_cluster, read_entities, record_to_bytes
 from tidegate.kafka.zookeeper.tree import Acl, Check, Create, CreateSequential, Delete, Operation, Rejected, SetData, Znode, ZnodeTree
 
-# Making znodes with the parents they lack, each with the access control list of its parent.
+# Creation of znodes with their missing parents, each with the access control list of its parent.
 #
-# A node that brokers may not read keeps them from starting, and one that everybody may read gives
-# SCRAM credentials away, so an access
-# list is never chosen here: it is copied from the nearest node that Kafka made. Our own tree takes
-# that of `/config/users`, the strictest.
-# Parents are made with null data, as Kafka does it.
+# A node that brokers may not read keeps them from starting, and one that everybody may read exposes
+# SCRAM credentials. So an access list is never chosen here but copied from the nearest node that
+# Kafka made. Our own tree takes that of `/config/users`, the strictest. Parents are made with null
+# data, as Kafka does it.
 
 
 _ACL_MODELS = {ROOT: "/config/users"}
@@ -66,14 +65,13 @@ def _ancestors(path: str) -> list[str]:
     return ["/" + "/".join(steps[: depth + 1]) for depth in range(len(steps))]
 
 
-# One ZooKeeper transaction for a batch of quota writes: what it compares, what it makes and
-# changes, and whom it tells.
+# One ZooKeeper transaction for a batch of quota writes: its comparisons, creations, changes and
+# notifications.
 #
-# Per entity: quota node, ledger node and notification change together. Planning reads only what
-# creating needs (parents and their
-# access lists). A quota node is deleted only when it is left with nothing at all and nobody in the
-# batch needs it as a parent; parents
-# that become empty stay, as brokers before 3.5 leave them.
+# The quota node, the ledger node and the notification of an entity change together. Planning reads
+# only parents and their access lists. A quota node is deleted only when it is left empty and no
+# other node of the batch needs it as a parent. Parents that become empty stay, as brokers before
+# 3.5 leave them.
 
 
 CHANGES_PATH = "/config/changes"
@@ -83,7 +81,7 @@ _OPERATION_OVERHEAD_BYTES = 120  # headers, lengths and one copied access list, 
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """What becomes of one node: `before` None = it was not there, `after` None = it is not there afterwards."""
+    """One node before and after a transaction. `before` None = it was not there, `after` None = it is not there afterwards."""
 
     path: str
     before: Znode | None
@@ -124,7 +122,7 @@ def node_change(path: str, before: Znode | None, data: bytes | None) -> NodeChan
 
 @dataclass(frozen=True, slots=True)
 class EntityChange:
-    """The two nodes of one write, and whether brokers must be told."""
+    """The two nodes of one write, and whether brokers need a notification."""
 
     entity: Entity
     quota: NodeChange
@@ -132,27 +130,30 @@ class EntityChange:
     notify: bool
 
     def has_happened(self, now: EntityNodes) -> bool:
-        """Judged by the ledger, whose records differ at every write, and by the quota where the ledger stays as it was."""
+        """Whether the nodes show that the write was done.
+
+        The ledger decides, whose records differ at every write; where the ledger stays as it was, the quota does.
+        """
         by_ledger = self.ledger.has_happened(now.ledger)
         return bool(self.quota.has_happened(now.quota)) if by_ledger is None else by_ledger
 
 
-def entity_changes(writes: Sequence[QuotaWrite], sights: Mapping[Entity, EntityNodes]) -> list[EntityChange]:
-    """What each write does to its nodes, given how they stand now."""
-    created_below = {config_path(write.entity) for write in writes if sights[write.entity].quota is None}
-    return [_entity_change(write, sights[write.entity], created_below) for write in writes]
+def entity_changes(writes: Sequence[QuotaWrite], entities: Mapping[Entity, EntityNodes]) -> list[EntityChange]:
+    """The change of each write to its nodes as they are now."""
+    created_below = {config_path(write.entity) for write in writes if entities[write.entity].quota is None}
+    return [_entity_change(write, entities[write.entity], created_below) for write in writes]
 
 
-def _entity_change(write: QuotaWrite, sight: EntityNodes, created_below: set[str]) -> EntityChange:
+def _entity_change(write: QuotaWrite, now: EntityNodes, created_below: set[str]) -> EntityChange:
     path = config_path(write.entity)
-    content = sight.content.changed(write.values)
-    changes = content != sight.content
-    quota = NodeChange(path, sight.quota, sight.quota)
+    content = now.content.changed(write.values)
+    changes = content != now.content
+    quota = NodeChange(path, now.quota, now.quota)
     if changes:
-        needed = bool(content.settings) or _is_parent(path, sight.quota, created_below)
-        quota = node_change(path, sight.quota, content.to_bytes() if needed else None)
+        needed = bool(content.settings) or _is_parent(path, now.quota, created_below)
+        quota = node_change(path, now.quota, content.to_bytes() if needed else None)
     record = None if write.ledger is None else record_to_bytes(write.ledger)
-    return EntityChange(write.entity, quota, node_change(ledger_path(write.entity), sight.ledger, record), notify=changes)
+    return EntityChange(write.entity, quota, node_change(ledger_path(write.entity), now.ledger, record), notify=changes)
 
 
 def _is_parent(path: str, node: Znode | None, created_below: set[str]) -> bool:
@@ -165,8 +166,8 @@ def plan(tree: ZnodeTree, changes: Sequence[EntityChange], checks: Sequence[Chec
     wanted = {node.path: node.after.data for node in nodes if node.creates and node.after is not None}
     creates = plan_creates(tree, wanted) if wanted else []
     changed = [node.operation for node in nodes]
-    told = notifications(tree, [change.entity for change in changes if change.notify])
-    return [*checks, *creates, *(operation for operation in changed if operation is not None), *told]
+    notified = notifications(tree, [change.entity for change in changes if change.notify])
+    return [*checks, *creates, *(operation for operation in changed if operation is not None), *notified]
 
 
 def notifications(tree: ZnodeTree, entities: Sequence[Entity]) -> list[Operation]:
@@ -214,11 +215,11 @@ class BatchWriter:
         """Try once; the writes that are left to be tried again."""
         cluster = read_cluster(self.tree)
         cluster.require_writable(self.expected_cluster_id, {record.policy_key for write in pending for record in _records(write)})
-        sights = see_entities(self.tree, (write.entity for write in pending))
-        sound = [write for write in pending if self._is_sound(write, sights[write.entity])]
+        entities = read_entities(self.tree, (write.entity for write in pending))
+        sound = [write for write in pending if self._is_sound(write, entities[write.entity])]
         if not sound:
             return []
-        changes = entity_changes(sound, sights)
+        changes = entity_changes(sound, entities)
         operations = plan(self.tree, changes, cluster.checks)
         if size_bytes(operations) > _MOST_BYTES and len(sound) > 1:
             self.write(sound[: len(sound) // 2])
@@ -243,13 +244,13 @@ class BatchWriter:
         """Read back after a lost connection. A transaction is all or nothing, so one node that proves it speaks for all."""
         try:
             self.tree.sync()
-            sights = see_entities(self.tree, (change.entity for change in changes))
+            entities = read_entities(self.tree, (change.entity for change in changes))
         except RetryLater as error:
             raise OutcomeUnknown(
                 f"The connection to ZooKeeper {self.tree.address} broke while {len(changes)} quotas were written, and reading them back "
                 f"failed: {error.message} They are read again before anything else is written."
             ) from error
-        return any(change.has_happened(sights[change.entity]) for change in changes)
+        return any(change.has_happened(entities[change.entity]) for change in changes)
 
     def _notify_again(self, entities: Sequence[Entity]) -> None:
         for _ in range(_ATTEMPTS):
@@ -264,14 +265,14 @@ class BatchWriter:
             f"{len(entities)} quotas were written, but Kafka's controller keeps changing and its brokers may not know yet."
         )
 
-    def _is_sound(self, write: QuotaWrite, sight: EntityNodes) -> bool:
-        if sight.problem is not None:
-            return self._drop(write, Reason.FOREIGN_CONTENT, f"{write.entity}: {sight.problem}")
-        if not sight.is_still(write.seen):
+    def _is_sound(self, write: QuotaWrite, now: EntityNodes) -> bool:
+        if now.problem is not None:
+            return self._drop(write, Reason.FOREIGN_CONTENT, f"{write.entity}: {now.problem}")
+        if not now.is_still(write.seen):
             return self._drop(
                 write, Reason.CONFLICT, f"{write.entity}: somebody else changed it since it was read; read again and retried."
             )
-        unsafe = _unsafe_value(write, sight.content.quotas)
+        unsafe = _unsafe_value(write, now.content.quotas)
         if unsafe is not None:
             return self._drop(write, Reason.FOREIGN_CONTENT, unsafe)
         return True
@@ -286,7 +287,7 @@ def _records(write: QuotaWrite) -> list[LedgerRecord]:
 
 
 def _unsafe_value(write: QuotaWrite, present: Mapping[QuotaKey, str]) -> str | None:
-    """Why a value must not reach a broker; None = all are fine. What stood there before us may come back as it was."""
+    """The reason why a value must not reach a broker; None = all are safe. The value from before us may be restored as it was."""
     entries = write.seen.ledger.entries if write.seen.ledger else {}
     for key, value in write.values.items():
         if value is None or is_ours(key, value):

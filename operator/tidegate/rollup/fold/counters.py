@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.prometheus.nics import CARD_LABELS
+from tidegate.prometheus.nics import NIC_LABELS
 from tidegate.rollup.fold.windows import BRIDGED_MS, Rate, Windows, interval_between, longest_hold_ms, rates_at
 from tidegate.rollup.samples import SeriesSamples
 
@@ -127,7 +127,7 @@ def _tellers(series: Sequence[SeriesSamples], interval_ms: int) -> Iterator[list
     """The NICs of each teller, in the order of their labels. One that was away for longer than is bridged is another one afterwards."""
     sources: dict[tuple[tuple[str, str], ...], list[_Nic]] = {}
     for one in series:
-        source = tuple(sorted((name, value) for name, value in one.labels.items() if name not in CARD_LABELS))
+        source = tuple(sorted((name, value) for name, value in one.labels.items() if name not in NIC_LABELS))
         sources.setdefault(source, []).append(whole_counts(one, interval_ms))
     for _, nics in sorted(sources.items()):
         yield from _stretches([nic for nic in nics if len(nic[0])])

@@ -177,4 +177,5 @@ def _milliseconds(text: str) -> int:
 
 
 def _damaged(where: str, error: Exception) -> UsageDamaged:
-    return UsageDamaged(f"{where} is no manifest ({type(error).__name__}: {error}); its window is not known until it is rolled up again.")
+    why = f"its field {error} is missing or unknown" if isinstance(error, KeyError) else "it is not JSON in the shape that Tidegate writes"
+    return UsageDamaged(f"{where} is not a usable manifest: {why}. Its window counts as not published until it is rolled up again.")

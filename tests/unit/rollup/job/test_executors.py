@@ -77,7 +77,14 @@ def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() ->
     )
 
 
-@pytest.mark.parametrize(("change", "named"), [({"POD_IP": None}, "POD_IP"), ({"MEMORY_LIMIT_MIB": "3Gi"}, "3Gi")])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"POD_IP": None}, "POD_IP"),
+        ({"POD_IP": None, "POD_NAMESPACE": None}, "POD_IP, POD_NAMESPACE"),
+        ({"MEMORY_LIMIT_MIB": "3Gi"}, "3Gi"),
+    ],
+)
 def test_half_an_environment_is_refused(change: dict[str, str | None], named: str) -> None:
     told = {name: value for name, value in {**ENVIRONMENT, **change}.items() if value is not None}
     with pytest.raises(InvalidResource) as refused:
