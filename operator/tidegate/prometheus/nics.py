@@ -23,7 +23,7 @@ from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 
 
 # Labels that tell one NIC, or one of the counters that make up a NIC, from another of the same scrape.
-CARD_LABELS = ("__name__", "device", "interface", "nic", "ifName", "ifname")
+NIC_LABELS = ("__name__", "device", "interface", "nic", "ifName", "ifname")
 
 _Source = tuple[tuple[str, str], ...]
 _Nic = tuple[str, ...]
@@ -53,7 +53,7 @@ def _sources(series: Iterable[Series]) -> Mapping[_Source, list[Series]]:
 
 
 def _without_nic(labels: Mapping[str, str]) -> _Source:
-    return tuple(sorted((name, value) for name, value in labels.items() if name not in CARD_LABELS))
+    return tuple(sorted((name, value) for name, value in labels.items() if name not in NIC_LABELS))
 
 
 def _refuse_overlap(sources: Mapping[_Source, list[Series]]) -> None:
@@ -89,7 +89,7 @@ def _scrapes(series: Iterable[Series]) -> Mapping[float, _Scrape]:
     """Time of the scrape -> each NIC's counter; all NICs of one scrape have the same time."""
     scrapes: dict[float, _Scrape] = {}
     for one in series:
-        nic = tuple(one.labels.get(name, "") for name in CARD_LABELS)
+        nic = tuple(one.labels.get(name, "") for name in NIC_LABELS)
         for at, counter in one.samples:
             if is_amount(counter):
                 scrapes.setdefault(at, {})[nic] = counter
