@@ -1,6 +1,6 @@
-"""The entry: everything that was read of one broker -> its columns of `usage_5m` and `broker_5m`.
+"""Computes one broker's rows of `usage_5m` and `broker_5m` from all its samples.
 
-Which series are whose, and which contracts and limits apply, is found out by the caller; names of metrics are unknown here.
+The caller finds out which series belong to whom, and which contracts and limits apply. No name of a metric occurs here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,9 @@ from tidegate.rollup.fold.windows import WINDOW_MS, Rate, Windows, estimated_int
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import BROKER, DIRECTIONS, USAGE_5M, Direction
 
-# The estimates of clients, scaled so that they add up to the bytes that the broker itself counted.
-#
-# Kafka has no counter of bytes by user; it has one for all clients of the broker. What the gauges
-# tell gives the shares, the counter the
-# sum. How far the two were apart is the factor, published with each row.
+# Kafka has no counter of bytes by user. It has one for all clients of the broker. So the gauges
+# give the shares and the counter gives the sum: the estimates of clients are scaled until they add
+# up to the bytes that the broker counted. The factor between the two is published with each row.
 
 
 Whole = NDArray[np.int64]
@@ -36,10 +34,10 @@ MOST_FACTOR: Final = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """Bytes of clients by client and window; the rest by window. Bytes of all clients + `unattributed_bytes` = `client_bytes`, always.
+    """Bytes of clients by client and window, all else by window. Bytes of all clients + `unattributed_bytes` = `client_bytes`, always.
 
-    `factor` is NaN where there is none: the broker's counter was not told, or stood still, or no gauge told of a byte. At 0.5 or 2 it was
-    clamped: gauges and counter do not speak of the same. Clients are never given more than was counted.
+    `factor` is NaN without the broker's counter, while it stood still, and where no gauge reported a byte. At 0.5 or 2 it was clamped:
+    gauges and counter do not measure the same. Clients never get more bytes than were counted.
     """
 
     bytes_of_clients: Whole
@@ -49,26 +47,26 @@ class Calibrated:
 
 
 def calibrated(thousandths_of_bytes: Whole, scraped_ms: Whole, counted: Counted) -> Calibrated:
-    """`thousandths_of_bytes` by client and window, from scrapes that cover `scraped_ms` of each window.
+    """Scale `thousandths_of_bytes`, by client and window, whose scrapes cover `scraped_ms` of each window.
 
-    Where either covers only a part of a window, the factor compares their means; what was counted is shared out all the same. Without
-    the counter clients keep what the gauges tell, and their sum stands for the counter.
+    Where gauges or counter cover only a part of a window, the factor compares their means. All counted bytes are shared out nevertheless.
+    Without the counter clients keep the bytes of their gauges, and the sum of these takes the counter's place.
     """
-    told = thousandths_of_bytes.sum(axis=0) / 1000
+    gauged = thousandths_of_bytes.sum(axis=0) / 1000
     known = counted.covered_ms > 0
-    expected = told * np.where(known, counted.covered_ms, WINDOW_MS) / np.where(scraped_ms > 0, scraped_ms, WINDOW_MS)
-    comparable = known & (told > 0) & (counted.counted_bytes > 0)
-    ratio = np.divide(counted.counted_bytes, expected, out=np.full(len(told), np.nan), where=comparable)
+    expected = gauged * np.where(known, counted.covered_ms, WINDOW_MS) / np.where(scraped_ms > 0, scraped_ms, WINDOW_MS)
+    comparable = known & (gauged > 0) & (counted.counted_bytes > 0)
+    ratio = np.divide(counted.counted_bytes, expected, out=np.full(len(gauged), np.nan), where=comparable)
     most = np.rint(MOST_FACTOR * expected).astype(np.int64)
     attributed = np.where(ratio <= MOST_FACTOR, counted.counted_bytes, np.minimum(most, counted.counted_bytes))
-    attributed = np.where(comparable, attributed, np.where(known, 0, np.rint(told).astype(np.int64)))
+    attributed = np.where(comparable, attributed, np.where(known, 0, np.rint(gauged).astype(np.int64)))
     client_bytes = np.where(known, counted.counted_bytes, attributed)
     shares = np.column_stack([apportioned(int(total), each) for total, each in zip(attributed, thousandths_of_bytes.T, strict=True)])
     return Calibrated(shares, client_bytes, client_bytes - attributed, np.clip(ratio, LEAST_FACTOR, MOST_FACTOR))
 
 
 def apportioned(total: int, weights: Whole) -> Whole:
-    """`total` in whole parts that add up to it, by weight (largest remainder; of equals the first). All zeros where all weights are."""
+    """Divide `total` by weight into whole parts that add up to it (largest remainder; of equals the first). Without weights all are 0."""
     whole = weights.sum()
     if not whole:
         return np.zeros(len(weights), np.int64)
@@ -79,26 +77,23 @@ def apportioned(total: int, weights: Whole) -> Whole:
     return parts
 
 
-# Arrow arrays over the memory of numpy arrays and names, made without `pyarrow.array` and
-# `pyarrow.scalar`.
-#
-# Those import pandas wherever it is installed: two seconds of processor time in each worker
-# process, for nothing.
+# Arrow arrays are made from buffers, without `pyarrow.array` and `pyarrow.scalar`. These import
+# pandas wherever it is installed: two seconds of processor time in each worker process, for nothing.
 
 
 def array_of(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
-    """Fixed-width values whose bytes are those of `kind`; NaN stays what it is."""
+    """Wrap fixed-width values whose bytes are those of `kind`; NaN stays NaN."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def nullable_array_of(values: NDArray[np.float64]) -> pa.Array:
-    """Numbers in which NaN stands for null."""
+    """Wrap numbers in which NaN means null."""
     known = np.packbits(~np.isnan(values), bitorder="little")
     return pa.Array.from_buffers(pa.float64(), len(values), [pa.py_buffer(known), pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def strings_of(names: Sequence[str]) -> pa.Array:
-    """Names in UTF-8."""
+    """Encode names in UTF-8."""
     encoded = [name.encode() for name in names]
     offsets = np.array([0, *accumulate(map(len, encoded))], np.int32)
     return pa.Array.from_buffers(pa.string(), len(names), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))])
@@ -106,9 +101,9 @@ def strings_of(names: Sequence[str]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionSamples:
-    """What was read of one broker in one direction, over the ranges of `windows.reading_of`. All of it may be missing.
+    """The series of one broker in one direction, over the ranges of `windows.reading_of`. Any of them may be missing.
 
-    `nics`, `client_bytes` and `replication_bytes` are counters of bytes, without series that count the same bytes once more (topics).
+    `nics`, `client_bytes` and `replication_bytes` are counters of bytes, without the series by topic, which count the same bytes again.
     `rates` are gauges of bytes/s, `throttle_times` of milliseconds, with the labels of clients.
     """
 
@@ -131,10 +126,10 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class DirectionTerms:
-    """What was promised in one direction on this broker, in bytes/s, at all times or as it changed.
+    """Limit and contracts in one direction on this broker, in bytes/s, constant or as they changed.
 
-    Contracts are by exactly the user and client id that the broker's series tell. `episodes` None = nobody kept an account; `held_back`
-    says what deferred bytes are then. `quota_window` is that of the brokers.
+    The key of a contract is exactly the user and client id in the labels of the broker's series. `episodes` None = there is no record of
+    throttle episodes; `clients.wanted_rates` defines deferred bytes for that case. `quota_window` is that of the brokers.
     """
 
     limit: Rate | None = None
@@ -145,10 +140,10 @@ class DirectionTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionFold:
-    """One direction. `clients` name the rows of what is by client and window; everything else is by window."""
+    """The result of one direction. `clients` name the rows of arrays by client and window; all other arrays are by window."""
 
     clients: tuple[Client, ...]
-    told: ClientWindows
+    gauges: ClientWindows
     traffic: Calibrated
     scraped_ms: NDArray[np.int64]
     nic: Counted
@@ -158,7 +153,7 @@ class DirectionFold:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokerFold:
-    """What a run owns of one broker."""
+    """The result of one broker for the windows that a run owns."""
 
     broker: int
     windows: Windows
@@ -188,20 +183,20 @@ def fold_broker(
 
 def fold_direction(samples: DirectionSamples, windows: Windows, terms: DirectionTerms, *, interval_ms: int) -> DirectionFold:
     """Fold one direction."""
-    gauges = (*samples.rates, *samples.throttle_times)
-    scrapes = scrape_times(one.times_ms for one in gauges)
+    series = (*samples.rates, *samples.throttle_times)
+    scrapes = scrape_times(one.times_ms for one in series)
     grid = scrape_grid(scrapes, windows, interval_ms)
-    clients = clients_of(gauges)
+    clients = clients_of(series)
     rates, throttle_times = gauges_of(samples.rates, clients, grid), gauges_of(samples.throttle_times, clients, grid)
-    told = client_windows(rates, throttle_times, grid, _promises(clients, terms))
+    gauges = client_windows(rates, throttle_times, grid, _promises(clients, terms))
     total = counted(samples.client_bytes, windows, interval_ms=interval_ms)
-    # the exporter was there whenever it told the broker's own counters, though it may have had no client to tell of
+    # an exporter without clients to report was there whenever it reported the broker's own counters
     there = scrape_times((scrapes, *(one.times_ms for one in samples.client_bytes)))
     scraped = scrape_grid(there, windows, interval_ms).covered_ms()
     return DirectionFold(
         clients=clients,
-        told=told,
-        traffic=calibrated(told.thousandths_of_bytes, scraped, total),
+        gauges=gauges,
+        traffic=calibrated(gauges.thousandths_of_bytes, scraped, total),
         scraped_ms=scraped,
         nic=counted(samples.nics, windows, interval_ms=interval_ms, limit=terms.limit),
         replication=counted(samples.replication_bytes, windows, interval_ms=interval_ms),
@@ -219,8 +214,7 @@ def _promises(clients: Sequence[Client], terms: DirectionTerms) -> Promises:
     return Promises(contracts, wanted, terms.quota_window)
 
 
-# A fold -> Arrow tables with exactly the columns of the usage tables, in the order in which they
-# are stored.
+# Arrow tables have exactly the columns of the usage tables, in the order in which they are stored.
 
 
 _WINDOW = pa.timestamp("ms", tz="UTC")
@@ -228,7 +222,7 @@ _Rows = NDArray[np.int64]
 
 
 def usage_table(fold: BrokerFold) -> pa.Table:
-    """Rows of `usage_5m`: each client in each window in which it was told of, by user, client id, direction and window."""
+    """Return rows of `usage_5m`: each client in each window with a sample of it, by user, client id, direction and window."""
     clients = tuple(sorted({client for one in fold.directions.values() for client in one.clients}))
     parts = [_usage_of(fold, direction, clients) for direction in sorted(fold.directions)]
     order = np.argsort(np.concatenate([places for places, _ in parts]), kind="stable")
@@ -236,10 +230,10 @@ def usage_table(fold: BrokerFold) -> pa.Table:
 
 
 def _usage_of(fold: BrokerFold, direction: Direction, clients: tuple[Client, ...]) -> tuple[_Rows, pa.Table]:
-    """The rows of one direction, and each row's client as a number among `clients`, which are sorted."""
+    """Return the rows of one direction, and each row's client as a number among `clients`, which are sorted."""
     one = fold.directions[direction]
-    told = one.told
-    row, window = np.nonzero((told.samples > 0) | (told.thousandths_of_bytes > 0) | (told.throttled_ms > 0))
+    gauges = one.gauges
+    row, window = np.nonzero((gauges.samples > 0) | (gauges.thousandths_of_bytes > 0) | (gauges.throttled_ms > 0))
     numbers = {client: number for number, client in enumerate(clients)}
     places = np.array([numbers[client] for client in one.clients], np.int64)[row]
     names = array_of(row, pa.int64())
@@ -249,11 +243,11 @@ def _usage_of(fold: BrokerFold, direction: Direction, clients: tuple[Client, ...
             "user": strings_of([user for user, _ in one.clients]).take(names),
             "client_id": strings_of([client_id for _, client_id in one.clients]).take(names),
             "bytes": array_of(one.traffic.bytes_of_clients[row, window], pa.int64()),
-            "peak_rate": array_of(told.peak_bytes_per_second[row, window], pa.float64()),
-            "throttled_seconds": array_of(told.throttled_ms[row, window] / 1000, pa.float64()),
-            "over_contract_seconds": array_of(told.over_contract_ms[row, window] / 1000, pa.float64()),
-            "deferred_bytes": array_of((told.deferred_thousandths[row, window] + 500) // 1000, pa.int64()),
-            "samples": array_of(told.samples[row, window].astype(np.int32), pa.int32()),
+            "peak_rate": array_of(gauges.peak_bytes_per_second[row, window], pa.float64()),
+            "throttled_seconds": array_of(gauges.throttled_ms[row, window] / 1000, pa.float64()),
+            "over_contract_seconds": array_of(gauges.over_contract_ms[row, window] / 1000, pa.float64()),
+            "deferred_bytes": array_of((gauges.deferred_thousandths[row, window] + 500) // 1000, pa.int64()),
+            "samples": array_of(gauges.samples[row, window].astype(np.int32), pa.int32()),
             "coverage": array_of(one.scraped_ms[window] / WINDOW_MS, pa.float64()),
             "calibration": nullable_array_of(one.traffic.factor[window]),
         }
@@ -261,7 +255,7 @@ def _usage_of(fold: BrokerFold, direction: Direction, clients: tuple[Client, ...
 
 
 def broker_table(fold: BrokerFold) -> pa.Table:
-    """Rows of `broker_5m`: each direction in each window of which anything is known, by direction and window. Unknown bytes are 0."""
+    """Return rows of `broker_5m`: each direction in each window with any sample, by direction and window. Unknown bytes are 0."""
     return pa.concat_tables([_broker_of(fold, direction) for direction in sorted(fold.directions)]).combine_chunks().cast(BROKER)
 
 
@@ -286,7 +280,7 @@ def _is_traffic_known(one: DirectionFold) -> NDArray[np.bool_]:
 
 
 def _limits(limit: Rate | None, at_ms: _Rows) -> pa.Array:
-    """The limit in force at the end of each window."""
+    """Return the limit in force at the end of each window."""
     rates = rates_at(limit, at_ms)
     return pa.array(np.where(np.isfinite(rates), rates, 0).astype(np.int64), pa.int64(), mask=~np.isfinite(rates))
 

@@ -1,7 +1,7 @@
-"""Samples of clients -> what each client did in each window, by Kafka's gauges alone: integrals, peaks, and times above a threshold.
+"""Integrals, peaks and times above a threshold of each client in each window, by Kafka's gauges alone.
 
-Sums are kept in thousandths of a byte (bytes per second times milliseconds) and in milliseconds, as whole numbers: they are the same in
-whatever order they are added up, and however the range was cut.
+Sums are whole numbers, in thousandths of a byte (bytes per second times milliseconds) and in milliseconds. So they do not depend on the
+order of addition or on how the range was cut.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,28 +16,20 @@ from controller_logic.throttle.settings import BINDING_MILLISECONDS
 from tidegate.rollup.fold.gauges import Client, Gauges, WindowCells, part_of
 from tidegate.rollup.fold.windows import Rate, ScrapeGrid, StepFunction, scrapes_around
 
-# How far above its quota Kafka's byte rate of a throttled client may read, without the client
-# being above it.
-#
-# A throttled client sends its window of n samples at once and waits for them to be forgotten.
-# Until then the broker divides by n - 1 to n
-# samples, so single readings lie up to n / (n - 1) above the quota, and higher where a burst takes
-# long: 3 to 18 % were measured with
-# Kafka's 11. Their mean is another matter: a burst is told for n samples, together as n x ln(n /
-# (n - 1)) of its bytes, less what is not
-# told while it comes, which is 1.00 with 11. So the integral needs no correction; whoever judges a
-# single reading needs this.
+# A throttled client sends its window of n samples at once and waits until the broker has forgotten
+# them. Until then the broker divides by n - 1 to n samples. So single readings lie up to
+# n / (n - 1) above the quota, and higher where a burst takes long: 3 to 18 % were measured with
+# Kafka's 11 samples. The mean is right: a burst is in n readings, together n x ln(n / (n - 1)) of
+# its bytes, less the part that is not in the gauge while the burst lasts, which makes 1.00 with 11.
+# So the integral needs no correction, and a single reading needs this one.
 
 
-_DOUBT: Final = 1.09  # makes 1.2 with 11 samples, as the control pass takes it (`bucket.sends`)
+_DOUBT: Final = 1.09  # makes 1.2 with 11 samples, the factor that the operator uses (`bucket.sends`)
 
 
 def most_excess(window: QuotaWindow) -> float:
-    """Up to so many times its quota a throttled client may read without being above it."""
+    """Return how many times its quota the gauge of a throttled client may read although the client is not above it."""
     return _DOUBT * window.samples / max(1, window.samples - 1)
-
-
-# What the clients of a broker were promised, at the times of their samples.
 
 
 Rates = NDArray[np.float64]
@@ -45,22 +37,22 @@ Rates = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contracts:
-    """By number of the client: its contract in bytes/s, infinite without one; those that changed are in `changing`."""
+    """Contracts by number of the client, in bytes/s, infinite without one. Those that changed are in `changing`."""
 
     usual: Rates
     changing: Mapping[int, StepFunction] = field(default_factory=dict)
 
     @classmethod
     def of(cls, clients: Sequence[Client], promised: Mapping[Client, Rate]) -> "Contracts":
-        told = [promised.get(client, np.inf) for client in clients]
-        usual = [np.inf if isinstance(rate, StepFunction) else rate for rate in told]
-        return cls(np.array(usual, np.float64), {number: rate for number, rate in enumerate(told) if isinstance(rate, StepFunction)})
+        rates = [promised.get(client, np.inf) for client in clients]
+        usual = [np.inf if isinstance(rate, StepFunction) else rate for rate in rates]
+        return cls(np.array(usual, np.float64), {number: rate for number, rate in enumerate(rates) if isinstance(rate, StepFunction)})
 
     def __len__(self) -> int:
         return len(self.usual)
 
     def at(self, samples: Gauges, grid: ScrapeGrid) -> Rates:
-        """The contract that was in force at each sample."""
+        """Return the contract in force at each sample."""
         found = self.usual[samples.client]
         for client, course in self.changing.items():
             own = slice(*np.searchsorted(samples.client, [client, client + 1]))
@@ -68,15 +60,10 @@ class Contracts:
         return found
 
 
-# What a throttled client would have sent, as far as anybody can say: the rate against which
-# deferred bytes are counted.
-#
-# With an account of throttle episodes (the audit trail's) it is what the operator's own metric
-# `tidegate_deferred_bytes_total` takes: the
-# client's rate just before the first cut, for as long as the episode lasts, and nothing outside of
-# episodes. Without one it is the
-# contract: bytes that were promised and that Kafka held back. Both are estimates; demand itself is
-# not visible.
+# Deferred bytes are counted against the rate that a throttled client would have sent. With a record
+# of throttle episodes that is the client's rate just before the first cut, for as long as the
+# episode lasts, as in the operator's metric `tidegate_deferred_bytes_total`. Without a record it is
+# the contract. Both are estimates: demand itself is not visible.
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +77,7 @@ class Wanted:
 
 
 def wanted_rates(throttled: Gauges, grid: ScrapeGrid, promised: Rates, episodes: Sequence[Wanted] | None) -> Rates:
-    """For each of these samples, whose contracts are `promised`, the rate in bytes/s that was wanted then; 0 where nothing tells of one."""
+    """Return for each sample the rate in bytes/s that its client wanted then, 0 where it is unknown. `promised` are the contracts."""
     if episodes is None:
         return np.where(np.isfinite(promised), promised, 0.0)
     wanted, times = np.zeros(len(throttled.values)), grid.times_ms[throttled.scrape]
@@ -118,7 +105,7 @@ class ClientWindows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Promises:
-    """Contracts on this broker, and throttle episodes by number of the client; `episodes` None = no account of them."""
+    """Contracts on this broker, and throttle episodes by number of the client; `episodes` None = no record of them."""
 
     contracts: Contracts
     episodes: Sequence[Wanted] | None = None
@@ -126,7 +113,7 @@ class Promises:
 
 
 def client_windows(rates: Gauges, throttle_times: Gauges, grid: ScrapeGrid, promises: Promises) -> ClientWindows:
-    """Throttled is who has a throttle time above the operator's own threshold; a missing one is none (Kafka then says NaN)."""
+    """Add up the samples of each client. A client is throttled above the operator's own threshold of throttle time; NaN is none."""
     clients = len(promises.contracts)
     limited = part_of(throttle_times, np.flatnonzero(throttle_times.values > BINDING_MILLISECONDS))
     held = _samples_while(limited, rates, grid, clients=clients)
@@ -145,12 +132,12 @@ def client_windows(rates: Gauges, throttle_times: Gauges, grid: ScrapeGrid, prom
 
 
 def _milliseconds_of(samples: Gauges, grid: ScrapeGrid, clients: int) -> Whole:
-    """For how long these samples stand, whatever their values."""
+    """Return the time that these samples cover, whatever their values."""
     return WindowCells.of(replace(samples, values=np.ones(len(samples.values))), grid, clients).integrals()
 
 
 def _samples_while(limited: Gauges, rates: Gauges, grid: ScrapeGrid, *, clients: int) -> Whole:
-    """Which samples of the rates are of a reading that told the same client throttled."""
+    """Return the places of those rates whose reading has the same client throttled."""
     if not len(limited.values):
         return np.empty(0, np.int64)
     throttled = np.zeros((clients, grid.scrapes), bool)
@@ -161,7 +148,7 @@ def _samples_while(limited: Gauges, rates: Gauges, grid: ScrapeGrid, *, clients:
 
 
 def _above(rates: Gauges, held: Whole, promised: Rates, window: QuotaWindow) -> Whole:
-    """Which samples read more than the contract: by any byte, and while Kafka throttles the client by more than `most_excess`."""
+    """Return the places of samples above the contract: by any byte, and by more than `most_excess` while Kafka throttles the client."""
     most = promised.copy()
     most[held] *= most_excess(window)
     return np.flatnonzero(rates.values > most)

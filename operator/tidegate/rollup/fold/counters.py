@@ -1,6 +1,6 @@
-"""One counter of bytes -> whole bytes by window. Nothing is lost or doubled at edges: the sum over windows is what the counter grew by.
+"""Turns counters of bytes into whole bytes by window. The sum over windows is what the counter grew by: edges lose and double nothing.
 
-`rate()` and `increase()` extrapolate, and differently in each version of Prometheus; this takes plain differences of samples.
+`rate()` and `increase()` extrapolate, and differently in each version of Prometheus. This takes plain differences of samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ _NO_RESTART_MS = 1000
 
 
 def whole_counts(series: SeriesSamples, interval_ms: int) -> tuple[Whole, Whole]:
-    """Times and counts without what is no number of bytes, and without falls that no restart explains.
+    """Return times and counts that are numbers of bytes, without falls that no restart explains.
 
-    A pair of Prometheus servers stamps the same counter with two clocks: between two samples within a second a count may fall a little,
-    and to take that for a restart would add the whole count once more.
+    A pair of Prometheus servers stamps the same counter with two clocks. Between two samples within a second a count may fall a little.
+    Taking that for a restart would add the whole count once more.
     """
     valid = (series.values >= 0) & (series.values < _LARGEST)
     times, counts = series.times_ms[valid], np.rint(series.values[valid]).astype(np.int64)
@@ -33,22 +33,22 @@ def whole_counts(series: SeriesSamples, interval_ms: int) -> tuple[Whole, Whole]
 
 
 def growth(counts: Whole) -> Whole:
-    """By how much it grew from each sample to the next. A count that fell began anew: it grew by what it shows, at least."""
+    """Return the growth from each sample to the next. A count that fell was reset: it grew by its new value at least."""
     grown = np.diff(counts)
     return np.where(grown < 0, counts[1:], grown)
 
 
 def bytes_by_window(times_ms: Whole, counts: Whole, edges_ms: Whole) -> Whole:
-    """Bytes between each two edges. What came before the first sample, and in a gap too long to bridge, nobody knows: it is left out."""
+    """Return the bytes between each two edges, without those before the first sample and those in a gap too long to bridge."""
     grown = growth(counts)
     grown[np.diff(times_ms) > BRIDGED_MS] = 0
     return spread(times_ms, grown, edges_ms)
 
 
 def spread(times_ms: Whole, amounts: Whole, edges_ms: Whole) -> Whole:
-    """Whole amounts, one from each time to the next, spread evenly over that time: how much of them lies between each two edges.
+    """Spread whole amounts evenly, each from one time to the next, and return the part between each two edges.
 
-    Rounded by what has come until an edge, so neighbouring windows, and runs that meet at an edge, add up to exactly the amounts.
+    The running sum is rounded at each edge. So neighbouring windows, and runs that meet at an edge, add up to exactly the amounts.
     """
     if len(times_ms) < 2:
         return np.zeros(len(edges_ms) - 1, np.int64)
@@ -61,18 +61,15 @@ def spread(times_ms: Whole, amounts: Whole, edges_ms: Whole) -> Whole:
 
 
 def _share(amount: Whole, part: Whole, whole: Whole) -> Whole:
-    """amount * part / whole, rounded down, where the product would not fit into 64 bits."""
+    """Return amount * part / whole, rounded down, also where the product does not fit into 64 bits."""
     times, rest = np.divmod(amount, whole)
     return times * part + rest * part // whole
 
 
-# All series that count a broker's bytes of one kind -> bytes by window, and the time in which they
-# were over a limit.
-#
-# A teller is one exporter with all its NICs, as the control pass sees them
-# (`prometheus.nic_spans`). One may take over from another
-# (a Pod that moved): both count. Two at once tell the same bytes twice: the one that covers more
-# of a window is believed there.
+# Several series of one broker: a source is one exporter with all its NICs, as the operator reads
+# them (`prometheus.nic_spans`). One source may follow another (a Pod that moved): both count. Two
+# sources at the same time count the same bytes twice, so the one that covers more of a window is
+# taken there.
 
 
 _Nic = tuple[Whole, Whole]  # times, counts
@@ -81,7 +78,7 @@ Rates = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """By window: bytes, how many milliseconds of it are covered, and in how many of these the rate was over the limit (0 without one)."""
+    """Bytes by window, milliseconds of the window that are covered, and milliseconds over the limit (0 without one)."""
 
     counted_bytes: Whole
     covered_ms: Whole
@@ -89,8 +86,8 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Told:
-    """What one teller says. Within a window it has something to say from `from_ms` to `until_ms`."""
+class _SourceCounts:
+    """The counts of one source. Within a window they reach from `from_ms` to `until_ms`."""
 
     counted: Counted
     from_ms: Whole
@@ -98,38 +95,38 @@ class _Told:
 
 
 def counted(series: Sequence[SeriesSamples], windows: Windows, *, interval_ms: int, limit: Rate | None = None) -> Counted:
-    """What these series count together. Without any, zeros that cover nothing."""
-    told = [_told(nics, windows, interval_ms, limit) for nics in _tellers(series, interval_ms)]
+    """Count the bytes of these series together. Without any series the result is zeros that cover nothing."""
+    sources = [_source_counts(nics, windows, interval_ms, limit) for nics in _sources(series, interval_ms)]
     nothing = np.zeros(len(windows), np.int64)
-    if len(told) < 2:
-        return told[0].counted if told else Counted(nothing, nothing, nothing)
-    believed = np.array([_believed(told, window) for window in range(len(windows))]).T
+    if len(sources) < 2:
+        return sources[0].counted if sources else Counted(nothing, nothing, nothing)
+    taken = np.array([_taken(sources, window) for window in range(len(windows))]).T
     return Counted(
-        counted_bytes=(np.stack([one.counted.counted_bytes for one in told]) * believed).sum(axis=0),
-        covered_ms=(np.stack([one.counted.covered_ms for one in told]) * believed).sum(axis=0),
-        over_limit_ms=(np.stack([one.counted.over_limit_ms for one in told]) * believed).sum(axis=0),
+        counted_bytes=(np.stack([one.counted.counted_bytes for one in sources]) * taken).sum(axis=0),
+        covered_ms=(np.stack([one.counted.covered_ms for one in sources]) * taken).sum(axis=0),
+        over_limit_ms=(np.stack([one.counted.over_limit_ms for one in sources]) * taken).sum(axis=0),
     )
 
 
-def _believed(told: Sequence[_Told], window: int) -> list[bool]:
-    """Whom to believe in this window: who covers most of it, and then whoever overlaps with nobody believed already."""
-    order = sorted(range(len(told)), key=lambda number: -int(told[number].counted.covered_ms[window]))
+def _taken(sources: Sequence[_SourceCounts], window: int) -> list[bool]:
+    """Choose the sources of this window: the one that covers most of it, then those that overlap with none chosen so far."""
+    order = sorted(range(len(sources)), key=lambda number: -int(sources[number].counted.covered_ms[window]))
     chosen: list[int] = []
     for number in order:
-        begins, ends = told[number].from_ms[window], told[number].until_ms[window]
-        apart = all(begins >= told[other].until_ms[window] or ends <= told[other].from_ms[window] for other in chosen)
-        if apart and told[number].counted.covered_ms[window] > 0:
+        begins, ends = sources[number].from_ms[window], sources[number].until_ms[window]
+        apart = all(begins >= sources[other].until_ms[window] or ends <= sources[other].from_ms[window] for other in chosen)
+        if apart and sources[number].counted.covered_ms[window] > 0:
             chosen.append(number)
-    return [number in chosen for number in range(len(told))]
+    return [number in chosen for number in range(len(sources))]
 
 
-def _tellers(series: Sequence[SeriesSamples], interval_ms: int) -> Iterator[list[_Nic]]:
-    """The NICs of each teller, in the order of their labels. One that was away for longer than is bridged is another one afterwards."""
-    sources: dict[tuple[tuple[str, str], ...], list[_Nic]] = {}
+def _sources(series: Sequence[SeriesSamples], interval_ms: int) -> Iterator[list[_Nic]]:
+    """Yield the NICs of each source, in the order of labels. After a gap too long to bridge a source counts as another one."""
+    by_labels: dict[tuple[tuple[str, str], ...], list[_Nic]] = {}
     for one in series:
-        source = tuple(sorted((name, value) for name, value in one.labels.items() if name not in NIC_LABELS))
-        sources.setdefault(source, []).append(whole_counts(one, interval_ms))
-    for _, nics in sorted(sources.items()):
+        labels = tuple(sorted((name, value) for name, value in one.labels.items() if name not in NIC_LABELS))
+        by_labels.setdefault(labels, []).append(whole_counts(one, interval_ms))
+    for _, nics in sorted(by_labels.items()):
         yield from _stretches([nic for nic in nics if len(nic[0])])
 
 
@@ -143,13 +140,13 @@ def _stretches(nics: list[_Nic]) -> Iterator[list[_Nic]]:
         yield [(times[kept], counts[kept]) for (times, counts), kept in zip(nics, within, strict=True) if kept.any()]
 
 
-def _told(nics: list[_Nic], windows: Windows, interval_ms: int, limit: Rate | None) -> _Told:
+def _source_counts(nics: list[_Nic], windows: Windows, interval_ms: int, limit: Rate | None) -> _SourceCounts:
     edges, times = windows.edges_ms, np.unique(np.concatenate([times for times, _ in nics]))
     over = np.zeros(len(times) - 1, np.int64)
     if limit is not None:
         own_interval_ms = interval_between([times for times, _ in nics])  # NICs may be scraped less often than brokers
         over = _over_ms(nics, times, rates_at(limit, times[1:]), longest_hold_ms(max(interval_ms, own_interval_ms)))
-    return _Told(
+    return _SourceCounts(
         counted=Counted(
             counted_bytes=np.sum([bytes_by_window(*nic, edges) for nic in nics], axis=0),
             covered_ms=spread(times, np.diff(times), edges),
@@ -161,9 +158,9 @@ def _told(nics: list[_Nic], windows: Windows, interval_ms: int, limit: Rate | No
 
 
 def _over_ms(nics: list[_Nic], times: Whole, limits: Rates, longest_ms: int) -> Whole:
-    """From each scrape to the next: its length where the mean rate over it was above the limit at its end, else 0.
+    """Return for each time between two scrapes its length where the mean rate was above the limit at its end, else 0.
 
-    As in `nic_spans`, nobody knows the rate where a NIC came, went or began anew, nor here over a gap.
+    As in `nic_spans`, the rate is unknown where a NIC came, went or was reset, and here also over a gap.
     """
     counts = np.full((len(nics), len(times)), -1, np.int64)
     for row, (nic_times, nic_counts) in zip(counts, nics, strict=True):

@@ -1,7 +1,7 @@
-"""The series of a broker's clients in one direction -> flat arrays of samples, in the order of client and time.
+"""Flat arrays of the samples of a broker's clients in one direction, in the order of client and time.
 
-Clients are sorted by name, so nothing that follows depends on the order in which series came. Several series of one client (a pair of
-Prometheus servers, two exporters) become one: at the same time the highest sample counts, at different times each stands for its own part.
+Clients are sorted by name, so no result depends on the order of series. Several series of one client (a pair of Prometheus servers, two
+exporters) become one: at the same time the highest sample counts, at different times each sample covers its own part.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from tidegate.rollup.fold.windows import ScrapeGrid, sample_duration_ms
 from tidegate.rollup.samples import SeriesSamples
 
 _Places = NDArray[np.int64]
-Client = tuple[str, str]  # user, client id; "" where Kafka does not tell it
+Client = tuple[str, str]  # user, client id; "" where Kafka reports none
 
 MOST_BYTES_PER_SECOND: Final = 1e11  # a NIC of 800 Gbit/s; more is no measurement
 
@@ -25,7 +25,7 @@ MOST_BYTES_PER_SECOND: Final = 1e11  # a NIC of 800 Gbit/s; more is no measureme
 class Gauges:
     """Samples in rising order of `client` and `scrape`, which are numbers of a client and of a scrape in the grid.
 
-    Each stands for `held_ms` before it (see `held_time`).
+    Each covers the `sample_duration_ms` before it.
     """
 
     client: NDArray[np.int32]
@@ -35,7 +35,7 @@ class Gauges:
 
 
 def client_of(series: SeriesSamples) -> Client | None:
-    """None where the labels do not tell a client, as the control pass reads them."""
+    """Return the client in the labels of the series, None where they name none. The operator reads them the same way."""
     entity = entity_of(series.labels)
     if entity is None:
         return None
@@ -44,28 +44,28 @@ def client_of(series: SeriesSamples) -> Client | None:
 
 
 def clients_of(series: Iterable[SeriesSamples]) -> tuple[Client, ...]:
-    """All clients that these series tell of, sorted."""
+    """Return all clients in the labels of these series, sorted."""
     return tuple(sorted({client for one in series if (client := client_of(one)) is not None}))
 
 
 def gauges_of(series: Sequence[SeriesSamples], clients: Sequence[Client], grid: ScrapeGrid) -> Gauges:
-    """Samples of `clients`; those that are no amounts, and series of nobody, are passed over. Each time must be in the grid."""
+    """Collect the samples of `clients`, without values that are no amounts and series without a client. All times must be in the grid."""
     numbers = {client: number for number, client in enumerate(clients)}
-    told = [(numbers[client], one) for one in series if (client := client_of(one)) in numbers and len(one.times_ms)]
-    told.sort(key=lambda each: each[0])
-    if not told:
+    numbered = [(numbers[client], one) for one in series if (client := client_of(one)) in numbers and len(one.times_ms)]
+    numbered.sort(key=lambda each: each[0])
+    if not numbered:
         return Gauges(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
-    who = np.repeat(np.array([number for number, _ in told], np.int32), [len(one.times_ms) for _, one in told])
-    scrape = np.searchsorted(grid.times_ms, np.concatenate([one.times_ms for _, one in told]))
-    values = np.concatenate([one.values for _, one in told])
-    kept = _amounts_once(who, scrape, values, several=len(told) > len({number for number, _ in told}))
+    who = np.repeat(np.array([number for number, _ in numbered], np.int32), [len(one.times_ms) for _, one in numbered])
+    scrape = np.searchsorted(grid.times_ms, np.concatenate([one.times_ms for _, one in numbered]))
+    values = np.concatenate([one.values for _, one in numbered])
+    kept = _amounts_once(who, scrape, values, several=len(numbered) > len({number for number, _ in numbered}))
     if kept is not None:
         who, scrape, values = who[kept], scrape[kept], values[kept]
     return Gauges(who, scrape, sample_duration_ms(who, scrape, grid), values)
 
 
 def _amounts_once(client: NDArray[np.int32], scrape: NDArray[np.int64], values: NDArray[np.float64], *, several: bool) -> _Places | None:
-    """Which samples to keep, in order: amounts, and of several series of a client at one time the highest. None = all, as they are."""
+    """Return the places of samples to keep: amounts, and the highest of several series of a client at one time. None = all of them."""
     amounts = (values >= 0) & (values <= MOST_BYTES_PER_SECOND)
     if not several:
         return None if amounts.all() else np.flatnonzero(amounts)
@@ -76,11 +76,8 @@ def _amounts_once(client: NDArray[np.int32], scrape: NDArray[np.int64], values: 
 
 
 def part_of(gauges: Gauges, places: _Places) -> Gauges:
-    """The samples at these places; each stands for what it stood for."""
+    """Return the samples at these places, each with the duration that it had."""
     return Gauges(gauges.client[places], gauges.scrape[places], gauges.sample_duration_ms[places], gauges.values[places])
-
-
-# Samples of clients -> one cell for each client and window, without a loop over samples or series.
 
 
 Whole = NDArray[np.int64]
@@ -90,9 +87,9 @@ _Number = TypeVar("_Number", np.int64, np.float64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowCells:
-    """Gauges with the cell that each of their samples falls into. Answers have one row for each of `clients`, one column a window.
+    """Sums the samples of each client and window without a loop over samples. Results have one row for each client, one column a window.
 
-    A sample falls into the window in whose course, or at whose end, it was taken. `starts` are the places of each cell's first sample.
+    A sample belongs to the window in whose course, or at whose end, it was taken. `starts` are the places of each cell's first sample.
     """
 
     gauges: Gauges
@@ -103,13 +100,13 @@ class WindowCells:
 
     @classmethod
     def of(cls, gauges: Gauges, grid: ScrapeGrid, clients: int) -> "WindowCells":
-        """Samples are in rising order of client and scrape, and so are their cells."""
+        """Assign samples to cells. They are in rising order of client and scrape, and so are their cells."""
         cells = gauges.client * np.int64(grid.columns) + grid.column[gauges.scrape]
         starts = np.flatnonzero(cells[1:] != cells[:-1]) + 1
         return cls(gauges, grid, clients, cells, np.append(0, starts) if len(cells) else starts)
 
     def integrals(self) -> Whole:
-        """The sum of value times milliseconds; each product is rounded to a whole number, so that no order of adding shows."""
+        """Return the sums of value times milliseconds. Each product is a whole number, so that the order of addition does not matter."""
         found = np.zeros(self.clients * self.grid.columns, np.int64)
         if len(self.cells):
             values, held, since = self.gauges.values, self.gauges.sample_duration_ms, self.grid.since_edge_ms[self.gauges.scrape]
@@ -119,14 +116,14 @@ class WindowCells:
         return self._by_window(found)
 
     def peaks(self) -> Rates:
-        """The highest value, 0 without one."""
+        """Return the highest values, 0 without one."""
         found = np.zeros(self.clients * self.grid.columns)
         if len(self.cells):
             found[self.cells[self.starts]] = np.maximum.reduceat(self.gauges.values, self.starts)
         return self._by_window(found)
 
     def samples(self) -> Whole:
-        """How many samples there are."""
+        """Return the numbers of samples."""
         found = np.zeros(self.clients * self.grid.columns, np.int64)
         found[self.cells[self.starts]] = np.diff(np.append(self.starts, len(self.cells)))
         return self._by_window(found)

@@ -1,7 +1,7 @@
-"""The windows that a run owns, and which samples it must read so that it neither loses nor doubles a byte at their edges.
+"""Windows of 5 minutes, the samples that a run must read for them, and the scrapes in them.
 
-A byte between two scrapes belongs to whatever lies between them, so an edge is decided by the last scrape before it and the first after
-it. Both runs that meet at an edge read both scrapes and share the bytes out by the same arithmetic.
+The bytes at an edge of a window are decided by the last scrape before it and the first one after it. Two runs that meet at an edge both
+read both scrapes and share the bytes out by the same arithmetic. So no byte is lost or counted twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,29 +14,28 @@ from numpy.typing import NDArray
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import FIVE_MINUTES_MS
 
-# A rate that changes now and then: a contract that was edited, or whose leaders moved, and a limit
-# that was raised.
-
-
 Rates = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class StepFunction:
-    """Bytes/s that hold from each of `from_ms` on, which rise; infinite = none. Before the first it is what the first says."""
+    """A rate in bytes/s that changes at each of `from_ms`, which rise; infinite = none. Before the first time it is the first rate.
+
+    Contracts change when they are edited or when leaders move, limits when they are raised.
+    """
 
     from_ms: tuple[int, ...]
     rates: tuple[float, ...]
 
     @classmethod
     def of(cls, times_ms: Whole, rates: Rates) -> Self:
-        """What samples tell, which must be one at least; only changes are kept."""
+        """Build it from samples, one at least; only changes are kept."""
         kept = np.flatnonzero(np.append(True, rates[1:] != rates[:-1]))
         return cls(tuple(times_ms[kept].tolist()), tuple(rates[kept].tolist()))
 
     def at(self, times_ms: Whole) -> Rates:
-        """The rate at each of these times."""
+        """Return the rate at each of these times."""
         places = np.searchsorted(np.array(self.from_ms, np.int64), times_ms, side="right") - 1
         return np.array(self.rates, np.float64)[np.maximum(places, 0)]
 
@@ -45,15 +44,15 @@ Rate = float | StepFunction
 
 
 def rates_at(rate: Rate | None, times_ms: Whole) -> Rates:
-    """The same of a rate that may never change; None = none."""
+    """Return the rate at each of these times, also of one that never changes; None = no rate."""
     if isinstance(rate, StepFunction):
         return rate.at(times_ms)
     return np.full(len(times_ms), np.inf if rate is None else rate, np.float64)
 
 
 WINDOW_MS: Final = FIVE_MINUTES_MS
-BRIDGED_MS: Final = 3_600_000  # a counter that is not told for longer says nothing of when its bytes moved; they are left out
-_HELD_INTERVALS: Final = 5  # a gap of more scrape intervals is a gap: nobody knows what was in it
+BRIDGED_MS: Final = 3_600_000  # over a longer gap of a counter it is unknown when its bytes moved; they are left out
+_HELD_INTERVALS: Final = 5  # more scrape intervals without a sample are a gap, in which the rate is unknown
 
 Range = tuple[int, int]  # half-open, milliseconds since the epoch
 
@@ -74,39 +73,35 @@ class Windows:
 
     @property
     def edges_ms(self) -> NDArray[np.int64]:
-        """Where windows begin, and where the last one ends."""
+        """Starts of all windows, and the end of the last one."""
         return np.arange(self.start_ms, self.end_ms + 1, WINDOW_MS, dtype=np.int64)
 
     @property
     def starts_ms(self) -> NDArray[np.int64]:
-        """Where windows begin."""
+        """Starts of all windows."""
         return self.edges_ms[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What to read of counters and of gauges, so that `Windows` can be folded. More does no harm; counters are few, so theirs is wide."""
+    """Ranges of counters and of gauges to read, so that `Windows` can be folded. Counters are few, so their range is wide."""
 
     counters: Range
     gauges: Range
 
 
 def reading_of(windows: Windows, interval_ms: int) -> Reading:
-    """The ranges to ask for. The end may lie in the future: what is not there yet is distributed when the windows are folded again."""
+    """Return the ranges to ask for. The end may lie in the future: later samples count when the windows are folded again."""
     held = longest_hold_ms(interval_ms)
     wide = (windows.start_ms - BRIDGED_MS, windows.end_ms + BRIDGED_MS)
     return Reading(counters=wide, gauges=(windows.start_ms - held, windows.end_ms + held))
 
 
 def longest_hold_ms(interval_ms: int) -> int:
-    """How long at most a sample stands for the time before it: 5 scrape intervals, never more than a window."""
+    """Return the longest time before a sample that it may cover: 5 scrape intervals, never more than a window."""
     if not 0 < interval_ms <= WINDOW_MS:
         raise ValueError(f"a scrape interval of {interval_ms} ms is not within 1 ms and {WINDOW_MS // 60_000} minutes")
     return min(_HELD_INTERVALS * interval_ms, WINDOW_MS)
-
-
-# When a broker's gauges were scraped, in which window that was, and how much of each window was
-# looked at.
 
 
 _MARKED_MS: Final = 100_000_000  # a day and more; as many bytes
@@ -115,10 +110,10 @@ _FAR_MS: Final = 2**40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScrapeGrid:
-    """Scrapes in rising order, each with the window in whose course, or at whose end, it was made.
+    """Scrapes of a broker's gauges in rising order, each with the window in whose course, or at whose end, it was made.
 
-    Windows are columns: column 0 of everything by window is what lies before them, the last column what lies after.
-    `since_edge_ms` is how long that window had lasted; what a scrape stands for beyond that belongs to the window before.
+    Windows are columns. Column 0 of everything by window is the time before them, the last column the time after.
+    `since_edge_ms` is the age of the window at the scrape. Time that a scrape covers beyond that belongs to the window before.
     """
 
     windows: Windows
@@ -136,7 +131,7 @@ class ScrapeGrid:
         return len(self.times_ms)
 
     def covered_ms(self) -> Whole:
-        """How much of each window was looked at: the time from scrape to scrape, and one interval before the first or after a gap."""
+        """Return the covered time of each window: from scrape to scrape, and one interval before the first scrape and after a gap."""
         gaps = np.diff(self.times_ms, prepend=-_FAR_MS)
         held = np.where(gaps <= longest_hold_ms(self.interval_ms), gaps, self.interval_ms)
         main = np.minimum(held, self.since_edge_ms)
@@ -147,15 +142,15 @@ class ScrapeGrid:
 
 
 def scrape_grid(times_ms: Whole, windows: Windows, interval_ms: int) -> ScrapeGrid:
-    """`times_ms` rise."""
-    window = (times_ms - 1 - windows.start_ms) // WINDOW_MS  # a scrape at an edge tells of the window that ends there
+    """Assign each scrape to its window. `times_ms` rise."""
+    window = (times_ms - 1 - windows.start_ms) // WINDOW_MS  # a scrape at an edge belongs to the window that ends there
     since = times_ms - windows.start_ms - window * WINDOW_MS
     near = (window >= 0) & (window <= len(windows))
     return ScrapeGrid(windows, interval_ms, times_ms, np.clip(window + 1, 0, len(windows) + 1), np.where(near, since, _FAR_MS))
 
 
 def scrape_times(times_of_series: Iterable[Whole]) -> Whole:
-    """The distinct times of all samples, rising."""
+    """Return the distinct times of all samples, rising."""
     times = np.concatenate([np.empty(0, np.int64), *times_of_series])
     if not len(times):
         return times
@@ -167,12 +162,9 @@ def scrape_times(times_of_series: Iterable[Whole]) -> Whole:
     return np.flatnonzero(marked) + first
 
 
-# How often the broker is scraped, by its samples: what a lone sample stands for, and which gap is
-# one.
-#
-# A run estimates it once and gives it to each of its tasks, so that they agree. It is rounded to
-# whole seconds, so that late scrapes and
-# the choice of the hour do not move it.
+# A run estimates the scrape interval once and gives it to each of its tasks, so that they agree on
+# gaps. It is rounded to whole seconds, so that late scrapes and the choice of the hour do not
+# change it.
 
 
 _USUAL_MS: Final = 15_000  # as in metrics.scrapeIntervalSeconds of the policy
@@ -180,12 +172,12 @@ _ENOUGH_SERIES: Final = 64  # all series of an exporter have the same times
 
 
 def estimated_interval_ms(series: Sequence[SeriesSamples]) -> int:
-    """The median time between two samples of a series, in whole seconds from 1 s to 5 min; 15 s where no series has two samples."""
+    """Return the median time between two samples of a series, in whole seconds from 1 s to 5 min; 15 s where no series has two samples."""
     return interval_between([one.times_ms for one in series])
 
 
 def interval_between(times_of_series: Sequence[NDArray[np.int64]]) -> int:
-    """The same of the rising times of each series."""
+    """Return the same of the rising times of each series."""
     gaps = [np.diff(times) for times in times_of_series[:_ENOUGH_SERIES] if len(times) > 1]
     if not gaps:
         return _USUAL_MS
@@ -193,15 +185,11 @@ def interval_between(times_of_series: Sequence[NDArray[np.int64]]) -> int:
     return min(max(seconds, 1) * 1000, WINDOW_MS)
 
 
-# For how long before it a sample of a client's gauge stands.
-#
-# A gauge tells a mean of the seconds before it was read, so a sample stands for the time since the
-# client's sample before: over a lost
-# scrape too, but not where the exporter told of others meanwhile and had nothing to say of this
-# client (Kafka forgets idle ones, and NaN
-# of nobody throttled is left out). Scrapes of one exporter may have two rhythms, where a pair of
-# Prometheus servers was merged series by
-# series: only what is nearly an interval away from a sample is another scrape.
+# A gauge is a mean over the seconds before it was read, so a sample covers the time since the
+# client's sample before, also over a lost scrape. It does not cover a time in which the exporter
+# reported other clients and not this one (Kafka forgets idle clients, and NaN is left out). Scrapes
+# of one exporter may have two rhythms, where a pair of Prometheus servers was merged series by
+# series. So only a scrape that is nearly an interval away from a sample is another one.
 
 
 _USUAL_INTERVALS: Final = 1.5
@@ -209,7 +197,10 @@ _ANOTHER_INTERVALS: Final = 0.75
 
 
 def sample_duration_ms(client: NDArray[np.int32], scrape: Whole, grid: ScrapeGrid) -> Whole:
-    """For samples in rising order of client and scrape. A client's first sample, or one after a gap, stands for one interval."""
+    """Return the time that each sample covers. They are in rising order of client and scrape.
+
+    A client's first sample, or one after a gap, covers one interval.
+    """
     times, longest = grid.times_ms[scrape], longest_hold_ms(grid.interval_ms)
     held = np.diff(times, prepend=0)
     held[np.diff(client, prepend=-1) != 0] = grid.interval_ms
@@ -220,7 +211,7 @@ def sample_duration_ms(client: NDArray[np.int32], scrape: Whole, grid: ScrapeGri
 
 
 def scrapes_around(grid: ScrapeGrid) -> tuple[Whole, Whole]:
-    """Of each scrape the first and one past the last that are the same reading, by whichever server of a pair."""
+    """Return for each scrape the first and one past the last that are the same reading, by either server of a pair."""
     apart = _ANOTHER_INTERVALS * grid.interval_ms
     first = np.searchsorted(grid.times_ms, grid.times_ms - apart, side="right")
     return first, np.searchsorted(grid.times_ms, grid.times_ms + apart, side="left")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.rollup.synthetic import MadeDirection, made_direction
-from tests.unit.rollup.fold.estate import windows
+from tests.unit.rollup.fold.broker_history import windows
 from tidegate.rollup.fold.broker import DirectionFold, DirectionTerms, fold_direction
 
 HOUR = windows(12)
@@ -21,8 +21,8 @@ def played(offset_ms: int) -> tuple[MadeDirection, DirectionFold]:
 def off_percent(offset_ms: int, *, throttled: bool) -> np.ndarray:
     """By how much the hour of each client was missed."""
     made, fold = played(offset_ms)
-    true, told = made.bytes_of_clients.sum(axis=1), fold.traffic.bytes_of_clients.sum(axis=1)
-    return (100 * (told - true) / true)[made.throttled == throttled]
+    true, estimated = made.bytes_of_clients.sum(axis=1), fold.traffic.bytes_of_clients.sum(axis=1)
+    return (100 * (estimated - true) / true)[made.throttled == throttled]
 
 
 def test_with_a_scrape_on_each_edge_every_window_is_exact_to_the_byte() -> None:
@@ -45,5 +45,5 @@ def test_an_hour_of_each_client_comes_near_the_truth(offset_ms: int) -> None:
 
 def test_a_client_that_is_throttled_at_its_contract_is_not_over_it() -> None:
     made, fold = played(0)
-    assert fold.told.throttled_ms[made.throttled].min() == 300_000
-    assert fold.told.over_contract_ms.max() == 0
+    assert fold.gauges.throttled_ms[made.throttled].min() == 300_000
+    assert fold.gauges.over_contract_ms.max() == 0

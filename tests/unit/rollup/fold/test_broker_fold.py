@@ -1,4 +1,4 @@
-"""What holds of every fold: the order of series and the cut into runs change no row, and sums are those of the counters."""
+"""Properties of every fold: the order of series and the cut into runs change no row, and sums are those of the counters."""
 
 import random
 from dataclasses import fields
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.rollup.fold.estate import Estate, windows
+from tests.unit.rollup.fold.broker_history import BrokerHistory, windows
 from tidegate.rollup.fold.broker import DirectionSamples, broker_table, fold_broker, usage_table
 from tidegate.rollup.schemas import BROKER, USAGE_5M
 
@@ -28,9 +28,9 @@ def in_order(table: pa.Table) -> pa.Table:
 @SEARCH
 @given(numbers, cuts)
 def test_one_run_or_many_give_the_same_rows(number: int, cuts: set[int]) -> None:
-    estate, edges = Estate.wild(number), [0, *sorted(cuts), 24]
-    parts = [estate.fold(windows(until - begin, first=begin)) for begin, until in pairwise(edges)]
-    whole = estate.fold(WHOLE)
+    history, edges = BrokerHistory.wild(number), [0, *sorted(cuts), 24]
+    parts = [history.fold(windows(until - begin, first=begin)) for begin, until in pairwise(edges)]
+    whole = history.fold(WHOLE)
     assert in_order(pa.concat_tables(map(usage_table, parts))).equals(usage_table(whole))
     assert in_order(pa.concat_tables(map(broker_table, parts))).equals(broker_table(whole))
 
@@ -38,9 +38,9 @@ def test_one_run_or_many_give_the_same_rows(number: int, cuts: set[int]) -> None
 @SEARCH
 @given(numbers)
 def test_the_order_of_series_changes_no_row(number: int) -> None:
-    read = Estate.wild(number).read(WHOLE)
+    read = BrokerHistory.wild(number).read(WHOLE)
     shuffled = {
-        way: DirectionSamples(**{field.name: random.sample(told := getattr(each, field.name), len(told)) for field in fields(each)})
+        way: DirectionSamples(**{field.name: random.sample(found := getattr(each, field.name), len(found)) for field in fields(each)})
         for way, each in reversed(read.items())
     }
     folds = [fold_broker(1, samples, WHOLE, interval_ms=15_000) for samples in (read, shuffled)]
@@ -51,7 +51,7 @@ def test_the_order_of_series_changes_no_row(number: int) -> None:
 @SEARCH
 @given(numbers)
 def test_users_and_unattributed_are_what_the_broker_counted(number: int) -> None:
-    fold = Estate.wild(number).fold(WHOLE)
+    fold = BrokerHistory.wild(number).fold(WHOLE)
     usage = usage_table(fold).group_by(["direction", "window_start"]).aggregate([("bytes", "sum")]).to_pylist()
     users = {(row["direction"], row["window_start"]): row["bytes_sum"] for row in usage}
     for row in broker_table(fold).to_pylist():
@@ -63,7 +63,7 @@ def test_users_and_unattributed_are_what_the_broker_counted(number: int) -> None
 @SEARCH
 @given(numbers)
 def test_every_row_keeps_its_bounds(number: int) -> None:
-    for row in usage_table(Estate.wild(number).fold(WHOLE)).to_pylist():
+    for row in usage_table(BrokerHistory.wild(number).fold(WHOLE)).to_pylist():
         assert 0 < row["coverage"] <= 1
         assert 0 <= row["throttled_seconds"] <= 300
         assert 0 <= row["samples"] <= 21
@@ -73,7 +73,7 @@ def test_every_row_keeps_its_bounds(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(3))
 def test_tables_have_exactly_the_columns_of_the_store_in_its_order(number: int) -> None:
-    fold = Estate.wild(number).fold(WHOLE)
+    fold = BrokerHistory.wild(number).fold(WHOLE)
     usage, broker = usage_table(fold), broker_table(fold)
     assert (usage.schema, broker.schema) == (USAGE_5M, BROKER)
     assert usage.num_rows > 50

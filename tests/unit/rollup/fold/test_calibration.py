@@ -12,10 +12,10 @@ from tidegate.rollup.fold.windows import WINDOW_MS
 weights = st.lists(st.integers(0, 10**15), min_size=1, max_size=30)
 
 
-def calibrate(told: list[int], counted_bytes: int, *, covered_ms: int = WINDOW_MS, scraped_ms: int = WINDOW_MS) -> Calibrated:
-    """One window; `told` in bytes, by client."""
+def calibrate(gauged: list[int], counted_bytes: int, *, covered_ms: int = WINDOW_MS, scraped_ms: int = WINDOW_MS) -> Calibrated:
+    """One window; `gauged` in bytes, by client."""
     counted = Counted(np.array([counted_bytes]), np.array([covered_ms]), np.array([0]))
-    return calibrated(np.array(told, np.int64).reshape(len(told), 1) * 1000, np.array([scraped_ms]), counted)
+    return calibrated(np.array(gauged, np.int64).reshape(len(gauged), 1) * 1000, np.array([scraped_ms]), counted)
 
 
 @settings(deadline=None, max_examples=60)
@@ -36,8 +36,8 @@ def test_parts_add_up_to_the_byte_and_are_no_byte_off_their_share(total: int, we
         pytest.param(10, [1, 1, 1], [4, 3, 3], id="of equals the first"),
         pytest.param(10, [2, 1, 4], [3, 1, 6], id="largest remainder"),
         pytest.param(0, [2, 1], [0, 0], id="nothing to share"),
-        pytest.param(7, [0, 0], [0, 0], id="nobody to share among"),
-        pytest.param(1, [0, 5], [0, 1], id="who told nothing gets nothing"),
+        pytest.param(7, [0, 0], [0, 0], id="no client to share among"),
+        pytest.param(1, [0, 5], [0, 1], id="a gauge of 0 gets nothing"),
     ],
 )
 def test_shares(total: int, weights: list[int], parts: list[int]) -> None:
@@ -52,9 +52,9 @@ def test_shares(total: int, weights: list[int], parts: list[int]) -> None:
     st.sampled_from([15_000, 150_000, WINDOW_MS]),
 )
 def test_clients_and_unattributed_are_always_what_was_counted(
-    told: list[int], counted_bytes: int, covered_ms: int, scraped_ms: int
+    gauged: list[int], counted_bytes: int, covered_ms: int, scraped_ms: int
 ) -> None:
-    found = calibrate(told, counted_bytes if covered_ms else 0, covered_ms=covered_ms, scraped_ms=scraped_ms)
+    found = calibrate(gauged, counted_bytes if covered_ms else 0, covered_ms=covered_ms, scraped_ms=scraped_ms)
     assert found.bytes_of_clients.sum() + found.unattributed_bytes[0] == found.client_bytes[0]
     assert found.unattributed_bytes[0] >= 0
     assert (found.bytes_of_clients >= 0).all()
@@ -62,21 +62,21 @@ def test_clients_and_unattributed_are_always_what_was_counted(
 
 
 @pytest.mark.parametrize(
-    ("told", "counted_bytes", "clients", "factor"),
+    ("gauged", "counted_bytes", "clients", "factor"),
     [
-        pytest.param([600, 300], 1000, [667, 333], 10 / 9, id="gauges tell a little less"),
-        pytest.param([600, 600], 1000, [500, 500], 5 / 6, id="gauges tell more"),
-        pytest.param([300, 200], 1000, [600, 400], 2.0, id="gauges tell half of it"),
-        pytest.param([300, 100], 1000, [600, 200], 2.0, id="gauges tell less than half: the rest is nobody's"),
-        pytest.param([3000, 1000], 1000, [750, 250], 0.5, id="gauges tell far more: never more than was counted"),
+        pytest.param([600, 300], 1000, [667, 333], 10 / 9, id="gauges read a little less"),
+        pytest.param([600, 600], 1000, [500, 500], 5 / 6, id="gauges read more"),
+        pytest.param([300, 200], 1000, [600, 400], 2.0, id="gauges read half of it"),
+        pytest.param([300, 100], 1000, [600, 200], 2.0, id="gauges read less than half: the rest is unattributed"),
+        pytest.param([3000, 1000], 1000, [750, 250], 0.5, id="gauges read far more: never more than was counted"),
         pytest.param([300, 100], 0, [0, 0], None, id="the counter stood still: nothing moved"),
-        pytest.param([0, 0], 1000, [0, 0], None, id="no gauge told of a byte: all of it is nobody's"),
+        pytest.param([0, 0], 1000, [0, 0], None, id="no gauge reads a byte: all of it is unattributed"),
     ],
 )
-def test_the_factor_is_what_was_counted_over_what_gauges_tell(
-    told: list[int], counted_bytes: int, clients: list[int], factor: float | None
+def test_the_factor_is_what_was_counted_over_what_gauges_read(
+    gauged: list[int], counted_bytes: int, clients: list[int], factor: float | None
 ) -> None:
-    found = calibrate(told, counted_bytes)
+    found = calibrate(gauged, counted_bytes)
     assert found.bytes_of_clients[:, 0].tolist() == clients
     assert found.unattributed_bytes.tolist() == [counted_bytes - sum(clients)]
     assert found.factor.tolist() == pytest.approx([float("nan") if factor is None else factor], nan_ok=True)
@@ -92,7 +92,7 @@ def test_where_the_counter_covers_half_a_window_so_it_does() -> None:
     assert (found.factor.tolist(), found.bytes_of_clients.tolist(), found.client_bytes.tolist()) == ([1.0], [[500]], [500])
 
 
-def test_without_the_counter_clients_keep_what_gauges_tell() -> None:
+def test_without_the_counter_clients_keep_what_gauges_read() -> None:
     found = calibrate([700, 300], 0, covered_ms=0)
     assert (found.bytes_of_clients.tolist(), found.client_bytes.tolist(), found.unattributed_bytes.tolist()) == (
         [[700], [300]],

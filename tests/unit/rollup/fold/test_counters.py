@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.rollup.fold.estate import START_MS, counter, series, windows
+from tests.unit.rollup.fold.broker_history import START_MS, counter, series, windows
 from tidegate.rollup.fold.counters import bytes_by_window, spread, whole_counts
 from tidegate.rollup.fold.windows import WINDOW_MS
 
@@ -57,7 +57,7 @@ def test_after_a_restart_a_counter_grew_by_what_it_shows() -> None:
     assert in_windows({0.0: 1000.0, 15.0: 1500.0, 30.0: 200.0, 45.0: 300.0}) == [500 + 200 + 100]
 
 
-def test_what_came_before_the_first_sample_is_nobodys() -> None:
+def test_bytes_before_the_first_sample_are_left_out() -> None:
     assert in_windows({100.0: 7e12, 115.0: 7e12 + 8}) == [8]
 
 
@@ -86,5 +86,5 @@ def test_counts_beyond_all_nics_do_not_overflow() -> None:
     assert in_windows({-3000.0: 0.0, 600.0: 3.6e15}) == [300_000_000_000_000]
 
 
-def test_a_steady_counter_is_told_to_the_byte() -> None:
+def test_a_steady_counter_is_exact_to_the_byte() -> None:
     assert in_windows(counter(1_000_003, until=900), 2) == [300_000_900, 300_000_900]

@@ -1,9 +1,9 @@
-"""Scrapes stand for the time since the one before, as far as anybody looked."""
+"""Scrapes cover the time since the one before, except over gaps."""
 
 import numpy as np
 import pytest
 
-from tests.unit.rollup.fold.estate import START_MS, windows
+from tests.unit.rollup.fold.broker_history import START_MS, windows
 from tidegate.rollup.fold.windows import ScrapeGrid, scrape_grid, scrape_times
 
 
@@ -15,7 +15,7 @@ def test_regular_scrapes_cover_everything() -> None:
     assert grid(*np.arange(-30, 700, 15) + 4).covered_ms().tolist() == [300_000, 300_000]
 
 
-def test_a_scrape_at_an_edge_tells_of_the_window_that_ends() -> None:
+def test_a_scrape_at_an_edge_belongs_to_the_window_that_ends() -> None:
     at_edge = grid(285, 300)
     assert (at_edge.column.tolist(), at_edge.since_edge_ms.tolist()) == ([1, 1], [285_000, 300_000])
 

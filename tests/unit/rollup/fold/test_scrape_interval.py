@@ -1,13 +1,13 @@
-"""The scrape interval is what most samples are apart."""
+"""The scrape interval is the usual distance of samples."""
 
 import pytest
 
-from tests.unit.rollup.fold.estate import every, series
+from tests.unit.rollup.fold.broker_history import every, series
 from tidegate.rollup.fold.windows import estimated_interval_ms
 
 
 @pytest.mark.parametrize("seconds", [1, 5, 15, 30, 60])
-def test_regular_scrapes_tell_their_interval(seconds: int) -> None:
+def test_regular_scrapes_show_their_interval(seconds: int) -> None:
     assert estimated_interval_ms([series({}, every(seconds, 1.0))]) == seconds * 1000
 
 
@@ -16,9 +16,9 @@ def test_lost_and_late_scrapes_do_not_move_it() -> None:
     assert estimated_interval_ms([series({}, samples)]) == 15_000
 
 
-@pytest.mark.parametrize("told", [[], [series({}, {1.0: 2.0})]])
-def test_where_nothing_tells_it_is_the_usual_one(told: list) -> None:
-    assert estimated_interval_ms(told) == 15_000
+@pytest.mark.parametrize("found", [[], [series({}, {1.0: 2.0})]])
+def test_without_two_samples_it_is_the_usual_one(found: list) -> None:
+    assert estimated_interval_ms(found) == 15_000
 
 
 def test_it_is_never_longer_than_a_window() -> None:

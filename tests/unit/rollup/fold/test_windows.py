@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.rollup.fold.estate import START_MS, windows
+from tests.unit.rollup.fold.broker_history import START_MS, windows
 from tidegate.rollup.fold.windows import Windows, reading_of
 
 

@@ -1,4 +1,4 @@
-"""Made-up samples of a broker for the tests of the fold: regular ones by hand, and wild ones by a number."""
+"""Made-up samples of a broker for the tests of the fold: regular ones by hand, random ones by seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,25 +37,25 @@ def counter(
 
 
 @dataclass(frozen=True)
-class Estate:
-    """A broker's wild history: scrapes that are lost for long or short, restarts, clients that come and go and are renamed."""
+class BrokerHistory:
+    """A broker's random history: lost scrapes, restarts, and clients that come and go and are renamed."""
 
     samples: Mapping[Direction, DirectionSamples]
     hours: int
 
     @classmethod
-    def wild(cls, number: int, *, hours: int = 2, clients: int = 5) -> "Estate":
+    def wild(cls, number: int, *, hours: int = 2, clients: int = 5) -> "BrokerHistory":
         chance = np.random.default_rng(number)
         begin, end = START_MS - 7_200_000, START_MS + (hours + 2) * 3_600_000
         times = np.arange(begin + chance.integers(0, SCRAPE_MS), end, SCRAPE_MS) + chance.integers(0, 200)
         times = times[chance.random(len(times)) > chance.choice([0.0, 0.1])]
-        for _ in range(chance.integers(0, 4)):  # nobody scraped
+        for _ in range(chance.integers(0, 4)):  # times without a scrape
             away = chance.integers(begin, end)
             times = times[(times < away) | (times > away + chance.integers(20_000, 5_000_000))]
         return cls({way: _direction(chance, times, clients) for way in DIRECTIONS}, hours)
 
     def read(self, owned: Windows) -> Mapping[Direction, DirectionSamples]:
-        """What a run that owns these windows would have read: no more than it must."""
+        """Return what a run that owns these windows must read, and no more."""
         reading = reading_of(owned, SCRAPE_MS)
         return {
             way: DirectionSamples(
