@@ -19,7 +19,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.zookeeper import ZooKeeperLab
-from tests.integration.operator.estate import MEMBERS_PER_TIER, TIERS, Estate, lay_out, one_leader_on_each_broker
+from tests.integration.operator.installation import MEMBERS_PER_TIER, TIERS, Estate, lay_out, one_leader_on_each_broker
 from tests.integration.operator.operator_process import OperatorProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

@@ -20,7 +20,7 @@ from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from lab.zookeeper import ZooKeeperLab
-from tests.integration.operator.estate import lay_out
+from tests.integration.operator.installation import lay_out
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.tide import CONTRACT, MB, THROTTLED, Tide, Witness
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind

@@ -11,7 +11,7 @@ import pytest
 from controller_logic.model import Readings
 from lab.process import wait_until
 from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
-from tests.integration.prometheus.estate import broker_page, node_page, twin_page
+from tests.integration.prometheus.exporter_pages import broker_page, node_page, twin_page
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer, Queries
 

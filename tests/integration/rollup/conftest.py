@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lab.cache import RunDirectory
-from tests.integration.rollup.estate import write_estate
+from tests.integration.rollup.known_history import write_estate
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.rollup.spark.session import spark_session
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.goldens.golden import numbers
-from tests.integration.rollup.estate import (
+from tests.integration.rollup.known_history import (
     BROKERS,
     CONTRACTS,
     DECLARED_LIMIT,

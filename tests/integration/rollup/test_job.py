@@ -15,7 +15,7 @@ from controller_logic.model import Entity, QuotaKey
 from controller_logic.rollup_schedule import Window
 from lab.kubernetes.api import KubeApi
 from tests.goldens.golden import numbers
-from tests.integration.rollup.estate import END_MS, RATES, SCRAPE_MS, START_MS, moved
+from tests.integration.rollup.known_history import END_MS, RATES, SCRAPE_MS, START_MS, moved
 from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.resources.documents import policy, tier
 from tidegate.cli import main

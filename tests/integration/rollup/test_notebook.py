@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.integration.rollup.estate import BROKERS, RATES, SCRAPE_MS, START_MS
+from tests.integration.rollup.known_history import BROKERS, RATES, SCRAPE_MS, START_MS
 from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, usage_5m
 from tidegate.errors import InvalidResource

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.rollup.estate import (
+from tests.integration.rollup.known_history import (
     BROKERS,
     CUT_MS,
     DECLARED_LIMIT,

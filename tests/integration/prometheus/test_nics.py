@@ -10,7 +10,7 @@ from controller_logic.model import Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from lab.prometheus import Exporter
 from tests.integration.prometheus.conftest import BROKERS, Read, egress
-from tests.integration.prometheus.estate import EGRESS_STEP, SECOND_CARD_STEP
+from tests.integration.prometheus.exporter_pages import EGRESS_STEP, SECOND_CARD_STEP
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, Preset
 
 pytestmark = pytest.mark.integration
