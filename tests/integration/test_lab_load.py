@@ -1,4 +1,4 @@
-"""Load clients move what they were told to, and no more: measurements of the product are only as good as they are."""
+"""Load clients move the bytes that their plan asks for, and no more. Measurements of the product depend on that."""
 
 from __future__ import annotations
 

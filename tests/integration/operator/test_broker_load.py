@@ -1,4 +1,4 @@
-"""A real Prometheus, a real operator: a broker over its limit is seen by kubectl, and so is a Prometheus that died."""
+"""kubectl shows a broker over its limit, and a Prometheus that died, on a real Prometheus and a real operator."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[s
             "bootstrapServers": kafka.bootstrap_servers,
             "quotaStore": "ZooKeeper",
             "zookeeper": {"connect": kafka.zookeeper_connect},
-            "quotaWindow": {"samples": 2},  # a broker is told to be back within its limit after twice the rhythm that follows from it
+            "quotaWindow": {"samples": 2},  # a broker counts as back within its limit after twice the interval that follows from this
         },
         "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
         "brokers": {"egress": {"limit": str(LIMIT)}},
@@ -99,15 +99,15 @@ def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
         comes({1: "Within", 2: "Within", 3: "Within"}, "three brokers within their limits")
         nics[2].rate = HOT
         comes({1: "Within", 2: "Over", 3: "Within"}, "a broker over its limit")
-        told = crds.kubectl("get", "events", "-n", declared, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
-        over = line_with(told, "BrokerOverLimit", "egress")
+        events = crds.kubectl("get", "events", "-n", declared, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
+        over = line_with(events, "BrokerOverLimit", "egress")
         assert numbers(over) >= {2}
         header, row = (line.split() for line in crds.kubectl("get", "bbp", "-n", declared).splitlines())
         assert dict(zip(header, row, strict=True))["OVER"] == "1"
         nics[2].rate = CALM
         comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
         prometheus.process.kill()
-        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that nobody knows")
+        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "an unknown load")
         fresh = next(condition for condition in status(api_client, declared)["conditions"] if condition["type"] == "MetricsFresh")
         assert (fresh["status"], fresh["reason"]) == ("False", "PrometheusUnreachable")
         assert operator.is_running()

@@ -1,4 +1,4 @@
-"""What a real API server with this checkout's CRDs answers to an object that it is asked to create."""
+"""The answer of a real API server with this checkout's CRDs to an object that it is asked to create."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""A start gets the archive of its own program, its own jars and its own Java, or none."""
+"""A JVM starts from the class archive of its own program, jars and Java, or from none."""
 
 from __future__ import annotations
 

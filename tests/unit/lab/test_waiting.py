@@ -26,7 +26,7 @@ def test_a_condition_that_never_comes_is_an_error_that_names_it(golden: Callable
     golden(str(failed.value))
 
 
-def test_a_process_that_ended_is_told_at_once_with_its_log(tmp_path: Path, golden: Callable[[str], None]) -> None:
+def test_a_process_that_ended_is_reported_at_once_with_its_log(tmp_path: Path, golden: Callable[[str], None]) -> None:
     with process.start("broker", ["sh", "-c", "echo no port left; exit 1"], log_path=tmp_path / "log") as broker:
         broker.wait(5)
         with pytest.raises(LabError) as failed:
