@@ -88,19 +88,8 @@ def test_show_lists_the_largest_users_first(store: Path) -> None:
 def test_the_hour_under_way_is_published_as_far_as_it_is_over_and_whole_by_the_next_run(
     known_history: HistoryServer, spark: SparkSession, policy: Path, store: Path, tmp_path: Path
 ) -> None:
-    asked = (
-        "rollup",
-        "run",
-        "--prometheus",
-        known_history.url,
-        "--from",
-        PERIOD[1],
-        "--out",
-        str(tmp_path),
-        "--file",
-        str(policy),
-        "--running",
-    )
+    source = ("--prometheus", known_history.url, "--from", PERIOD[1], "--file", str(policy))
+    asked = ("rollup", "run", *source, "--out", str(tmp_path), "--running")
     code, output = call(*asked, now_ms=SECOND_HOUR_MS + 17 * MINUTE_MS)
     assert code == 0, output
     assert span_words(SECOND_HOUR_MS - 60 * MINUTE_MS, SECOND_HOUR_MS + 15 * MINUTE_MS) in output
