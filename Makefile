@@ -40,7 +40,7 @@ test: setup ## Set everything up and run every test, those on real parts too
 	$(PYTHON) -m lab prepare
 	@# Those on real parts wait most of the time, so three kinds of them run at once, each in a process with parts of its own;
 	@# the others take what processor time is left.
-	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target test-unit integration-tide integration-brokers integration-rest
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target test-unit integration-throttling integration-brokers integration-rest
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (two minutes)
@@ -49,15 +49,15 @@ test-unit: setup ## Run the tests that need no real parts (two minutes)
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
 	$(PYTHON) -m lab prepare
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target integration-tide integration-brokers integration-rest
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target integration-throttling integration-brokers integration-rest
 
-.PHONY: integration-tide integration-brokers integration-rest
-integration-tide: setup
-	$(PYTHON) -m pytest tests/integration -m tide $(PYTEST)
+.PHONY: integration-throttling integration-brokers integration-rest
+integration-throttling: setup
+	$(PYTHON) -m pytest tests/integration -m throttling $(PYTEST)
 integration-brokers: setup
 	$(PYTHON) -m pytest tests/integration -m brokers $(PYTEST)
 integration-rest: setup
-	$(PYTHON) -m pytest tests/integration -m "integration and not tide and not brokers" $(PYTEST)
+	$(PYTHON) -m pytest tests/integration -m "integration and not throttling and not brokers" $(PYTEST)
 
 .PHONY: test-argo
 test-argo: setup ## Put the health scripts and Applications to Argo CD's own code (compiles a part of it once, minutes)

@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Starting parts takes more processor time than the tests themselves: a further kind must be worth its own brokers.
     """
     for item in items:
-        if "kafka" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("tide"):
+        if "kafka" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("throttling"):
             item.add_marker(pytest.mark.brokers)
 
 

@@ -20,7 +20,7 @@ from tests.goldens.golden import line_with, numbers
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 
-pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
 
 CALM, HOT, LIMIT = 1_000_000, 3_000_000, 2_000_000  # bytes per second
 

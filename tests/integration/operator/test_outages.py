@@ -27,7 +27,7 @@ from tests.goldens.golden import numbers
 from tests.integration.operator.tide import CONTRACT, MB, THROTTLED
 from tests.integration.operator.tide_stage import HIGH, LOW, Stage, set_up
 
-pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(400)]
 
 SPELL_SECONDS = 8  # longer than from one step to the next
 Quotas = dict[Level, int | None]

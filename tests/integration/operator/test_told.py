@@ -23,7 +23,7 @@ from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.tide import CONTRACT, MB, Tide, Witness
 
-pytestmark = [pytest.mark.integration, pytest.mark.tide, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
 
 LOW, HIGH = 40 * MB, 1000 * MB
 VERSION = {"apiVersion": "tidegate.io/v1alpha1"}
