@@ -17,7 +17,7 @@ def test_a_topic_has_the_leaders_it_was_assigned(kafka: KafkaLab, unique_name: s
     assert kafka.leaders(unique_name) == {0: 1, 1: 2, 2: 3}
 
 
-def test_a_killed_broker_loses_its_leaders_and_gets_them_back_only_on_request(kafka: KafkaLab, unique_name: str) -> None:
+def test_a_killed_broker_loses_its_leaders_and_gets_them_back_only_when_asked_to(kafka: KafkaLab, unique_name: str) -> None:
     kafka.create_topic(unique_name, [[1, 2], [2, 3], [3, 1]])
     kafka.broker(3).kill()
     try:

@@ -1,4 +1,4 @@
-"""Load clients move the bytes that their plan asks for, and no more. Measurements of the product depend on that."""
+"""Load clients move what their plan allows, and no more: measurements of the product are only as good as they are."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeo
 CALM, HOT, LIMIT = 1_000_000, 3_000_000, 2_000_000  # bytes per second
 
 
-class Nic:
+class NicCounter:
     """A NIC's counter that grows at the rate the test sets."""
 
     def __init__(self, rate: int) -> None:
@@ -41,12 +41,12 @@ class Nic:
 
 
 @pytest.fixture
-def nics() -> dict[int, Nic]:
-    return {broker: Nic(CALM) for broker in (1, 2, 3)}
+def nics() -> dict[int, NicCounter]:
+    return {broker: NicCounter(CALM) for broker in (1, 2, 3)}
 
 
 @pytest.fixture
-def prometheus(nics: dict[int, Nic]) -> Iterator[PrometheusLab]:
+def prometheus(nics: dict[int, NicCounter]) -> Iterator[PrometheusLab]:
     """Scrapes the three NICs every second."""
     with ExitStack() as stack:
         targets = [ScrapeTarget("node", stack.enter_context(exporting(nic.page)).address, broker) for broker, nic in nics.items()]
@@ -60,7 +60,7 @@ def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[s
             "bootstrapServers": kafka.bootstrap_servers,
             "quotaStore": "ZooKeeper",
             "zookeeper": {"connect": kafka.zookeeper_connect},
-            "quotaWindow": {"samples": 2},  # a broker counts as back within its limit after twice the interval that follows from this
+            "quotaWindow": {"samples": 2},  # a broker counts as back within its limit after twice the rhythm that follows from it
         },
         "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
         "brokers": {"egress": {"limit": str(LIMIT)}},
@@ -89,7 +89,7 @@ def declared(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_n
 
 
 def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
-    crds: KubeApi, api_client: ApiClient, declared: str, prometheus: PrometheusLab, nics: dict[int, Nic], tmp_path: Path
+    crds: KubeApi, api_client: ApiClient, declared: str, prometheus: PrometheusLab, nics: dict[int, NicCounter], tmp_path: Path
 ) -> None:
 
     def comes(expected: dict[int, str], what: str) -> None:
