@@ -96,7 +96,7 @@ def running(api: KubeApi, helm: Helm, namespace: str, directory: Path) -> Iterat
 
 
 def managed_by(kafka: KafkaLab) -> str | None:
-    """The policy that claims the cluster in ZooKeeper; None when everything was restored."""
+    """The policy that claims the cluster in ZooKeeper, or None when everything was restored."""
     store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     try:
         return store.facts().owner_policy_key

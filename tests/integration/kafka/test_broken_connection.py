@@ -23,7 +23,7 @@ _PIECE_BYTES = 65536
 
 
 class LossyProxy:
-    """Pass bytes on to ZooKeeper and back; on request, drop the next answer and close the connection."""
+    """Pass bytes on to ZooKeeper and back. On request, drop the next answer and close the connection."""
 
     def __init__(self, target: ZooKeeperLab) -> None:
         self._target = (target.host, target.port)

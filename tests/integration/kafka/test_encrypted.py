@@ -65,13 +65,13 @@ LACKING = pytest.mark.parametrize("lacking", [("tls",), ("certificate",), ("tls"
 
 
 def secrets_of(certificates: Certificates, password: str = "") -> Secrets:
-    """As Strimzi makes them."""
+    """Secrets in the form of Strimzi's."""
     user = {"user.crt": certificates.certificate.read_bytes(), "user.key": certificates.key.read_bytes(), "password": password.encode()}
     return Secrets("streaming", {"ca": {"ca.crt": certificates.authority.read_bytes()}, "user": user})
 
 
 def zookeeper_spec(connect: str, lacking: tuple[str, ...] = ()) -> KafkaCluster:
-    """TLS with our certificate; without `tls` it is the machine's own authorities that are trusted."""
+    """TLS settings with our certificate. Without `tls` only the machine's own authorities are trusted."""
     login = {} if "certificate" in lacking else {"authentication": {"type": "tls", **OURS}}
     zookeeper = {"connect": connect, "tls": {} if "tls" in lacking else CA, **login}
     return KafkaCluster.model_validate({"bootstrapServers": "127.0.0.1:1", "quotaStore": "ZooKeeper", "zookeeper": zookeeper})

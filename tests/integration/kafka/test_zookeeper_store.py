@@ -90,7 +90,7 @@ def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSes
 def test_who_watches_is_woken_by_brokers_and_elections(session: ZooKeeperSession, others: OtherWriter) -> None:
     woken = threading.Event()
     session.watch(woken.set)
-    session.sync()  # separate requests set the watches; a change before them is found by the first read instead
+    session.sync()  # separate requests set the watches, and a change before them is found by the first read instead
     others.put("/brokers/ids/1", b"{}")
     assert woken.wait(5)
     woken.clear()

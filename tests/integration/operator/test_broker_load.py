@@ -47,7 +47,7 @@ def nics() -> dict[int, NicCounter]:
 
 @pytest.fixture
 def prometheus(nics: dict[int, NicCounter]) -> Iterator[PrometheusLab]:
-    """Scrapes the three NICs every second."""
+    """A Prometheus that scrapes the three NICs every second."""
     with ExitStack() as stack:
         targets = [ScrapeTarget("node", stack.enter_context(exporting(nic.page)).address, broker) for broker, nic in nics.items()]
         yield stack.enter_context(PrometheusLab(targets))
@@ -81,7 +81,7 @@ def pressures(api_client: ApiClient, namespace: str) -> dict[int, str]:
 
 @pytest.fixture
 def declared(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_name: str) -> Iterator[str]:
-    """The namespace of the policy; while that exists, no younger policy may have the cluster."""
+    """The namespace of the policy. While that exists, no younger policy may claim the cluster."""
     crds.kubectl("create", "namespace", unique_name)
     crds.kubectl("apply", "-f", "-", input=json.dumps(policy(kafka, prometheus, unique_name)))
     yield unique_name

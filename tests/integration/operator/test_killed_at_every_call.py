@@ -96,7 +96,7 @@ def _simulated_cluster(client: KazooClient, chroot: str, name: str) -> tuple[Sim
 
 
 def _ends(client: KazooClient, chroot: str, fate: Fate, name: str) -> tuple[dict[str, Any], bool]:
-    """The state after a pass under this fate and then a pass of a new process; and whether the first process was killed."""
+    """The state after a pass under this fate and then a pass of a new process, and whether the first process was killed."""
     cluster, kazoo = _simulated_cluster(client, chroot, name)
     died = False
     try:

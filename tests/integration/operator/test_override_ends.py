@@ -35,7 +35,7 @@ def status(api_client: ApiClient, namespace: str, kind: ResourceKind) -> dict[st
 
 
 def end_soon(api_client: ApiClient, namespace: str) -> float:
-    """Let the override end a few seconds from now; return that moment (unix time)."""
+    """Let the override end a few seconds from now and return that moment (unix time)."""
     ends = time.time() + AHEAD_SECONDS
     body = {"spec": {"expiresAt": datetime.fromtimestamp(ends, UTC).isoformat(timespec="milliseconds")}}
     kind = QUOTA_OVERRIDES

@@ -1,4 +1,4 @@
-"""Models and CRDs are two readers of one declaration: what one accepts, the other accepts too.
+"""Models and CRDs come from one declaration: an object that one accepts, the other accepts too.
 
 Sound objects are bent in a few random places with values that have been troublesome somewhere, and put to both.
 """

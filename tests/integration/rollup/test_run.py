@@ -136,7 +136,7 @@ def test_bytes_held_back_are_the_rate_before_the_cut_less_the_rate_during_it(sto
 
 @pytest.mark.parametrize("table", ["tier_1h", "tier_1d"])
 def test_a_tier_has_its_states_and_the_episodes_that_began(store: UsageStore, table: str) -> None:
-    """The operator was first scraped 90 s into the hour, and a scrape stands for the 15 s before it."""
+    """The operator was first scraped 90 s into the hour, and a scrape counts for the 15 s before it."""
     names = ("throttle_episodes", "seconds_contract", "seconds_stepping", "seconds_throttled", "seconds_relaxing")
     states = {
         row["tier"]: [row[name] for name in names]
