@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis searches, that Ctrl-C means what it means on a terminal, and the messages' goldens."""
+"""Settings and fixtures of all tests: how hypothesis searches, SIGINT as on a terminal, the temporary folder, and the goldens."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session", autouse=True)
 def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the code under test leaves in the temporary folder is pytest's to clear away."""
+    """Put temporary files of the code under test into a folder that pytest clears away."""
     before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
     yield
     tempfile.tempdir = before

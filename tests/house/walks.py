@@ -84,7 +84,7 @@ def sample_to_cell() -> dict[str, object]:
 
     All of it is watched: this process and the workers of Spark.
     """
-    from tests.integration.rollup.estate import END_MS, POLICY, SCRAPE_MS, START_MS, write_estate
+    from tests.integration.rollup.known_history import END_MS, POLICY, SCRAPE_MS, START_MS, write_known_history
     from tests.unit.rollup.transport.posting import answering
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder
@@ -102,7 +102,7 @@ def sample_to_cell() -> dict[str, object]:
     from tidegate.rollup.transport.ladder import Probe, choose
 
     history = RecordedHistory()
-    write_estate(history)  # type: ignore[arg-type]
+    write_known_history(history)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory(prefix="tidegate-house-") as temporary, answering(history.answer) as prometheus:
         usage, noted = f"file://{temporary}/usage", Path(temporary) / "noted"
         noted.mkdir()

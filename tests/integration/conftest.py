@@ -1,8 +1,8 @@
 """Real parts of the lab for integration tests: started when the first test asks for them, shared by all, stopped at the end.
 
-Tests stay apart by a chroot of their own in the shared ZooKeeper (`chroot`), a namespace of their own in the Kubernetes API
-(`namespace`) and names nobody else uses (`unique_name`). A part that this machine lacks is an error that says how to install it, never
-a skip. Each pytest process has parts of its own; several can run side by side.
+Each test has a chroot of its own in the shared ZooKeeper (`chroot`), a namespace of its own in the Kubernetes API (`namespace`) and
+names that no other test uses (`unique_name`). A part that this machine lacks is an error that names the command to install it, never a
+skip. Each pytest process has parts of its own, so several can run side by side.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Starting parts takes more processor time than the tests themselves: a further kind must be worth its own brokers.
     """
     for item in items:
-        if "kafka" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("tide"):
+        if "kafka" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("throttling"):
             item.add_marker(pytest.mark.brokers)
 
 
@@ -91,7 +91,7 @@ def api_client(kube_api: KubeApi) -> Iterator[kubernetes_client.ApiClient]:
 
 @pytest.fixture(scope="session")
 def crds(kube_api: KubeApi, api_client: kubernetes_client.ApiClient) -> KubeApi:
-    """`kube_api` with both kinds of this checkout served."""
+    """`kube_api` with the CRDs of this checkout installed."""
     kube_api.install_crds(CHECKOUT / "crds")
     wait_until(lambda: _accepts_every_kind(api_client), "the first write to the fresh CRDs", timeout_seconds=30)
     return kube_api

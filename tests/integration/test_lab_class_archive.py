@@ -23,7 +23,7 @@ def java_can_share_classes() -> bool:
 
 
 def has_mapped_its_archive(process: Process, main_class: str) -> bool:
-    """A JVM that refuses an archive does not keep it mapped."""
+    """Whether the JVM uses the archive: one that refuses it does not keep it mapped."""
     return f"/{main_class}.jsa" in Path(f"/proc/{process.pid}/maps").read_text()
 
 

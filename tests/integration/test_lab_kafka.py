@@ -1,4 +1,4 @@
-"""The lab's own promises about ZooKeeper and Kafka: what other tests build on must hold."""
+"""The lab's own ZooKeeper and Kafka behave as the other tests expect of them."""
 
 from __future__ import annotations
 

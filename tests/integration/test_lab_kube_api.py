@@ -1,4 +1,4 @@
-"""The lab's Kubernetes API behaves as a cluster's does, in all that Tidegate leans on."""
+"""The lab's Kubernetes API behaves as a cluster's does, in everything that Tidegate depends on."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_cel_rule_refuses_an_object_with_its_own_message(kube_api: KubeApi, na
     assert "low must not exceed high" in refused.value.stderr
 
 
-def test_strict_validation_refuses_a_field_the_schema_does_not_know(kube_api: KubeApi, namespace: str) -> None:
+def test_strict_validation_refuses_a_field_that_is_not_in_the_schema(kube_api: KubeApi, namespace: str) -> None:
     stray = lock("stray")
     stray["spec"]["colour"] = "red"
     with pytest.raises(KubectlFailed, match=r'unknown field "spec.colour"'):
@@ -156,7 +156,7 @@ def test_a_deleted_namespace_takes_its_objects_with_it(kube_api: KubeApi, locks:
     assert namespace not in kube_api.kubectl("get", "locks", "--all-namespaces", "--ignore-not-found")
 
 
-def test_a_service_account_may_do_what_its_rules_say_and_nothing_else(kube_api: KubeApi, namespace: str) -> None:
+def test_a_service_account_may_do_what_its_rules_allow_and_nothing_else(kube_api: KubeApi, namespace: str) -> None:
     rules = [{"apiGroups": [GROUP], "resources": ["locks"], "verbs": ["create"]}]
     kubeconfig = service_account_kubeconfig(kube_api, "maker", namespace=namespace, rules=rules, granted_in=[namespace])
     maker = (f"--kubeconfig={kubeconfig}", f"--namespace={namespace}")

@@ -1,4 +1,4 @@
-"""Prometheus of the lab scrapes every broker and says which one a figure belongs to."""
+"""The lab's Prometheus scrapes every broker, under a label with its id."""
 
 from __future__ import annotations
 

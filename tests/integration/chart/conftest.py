@@ -1,4 +1,4 @@
-"""Helm, the chart as it is rendered for each values file, and an API server of the chart's own: installing it adds and removes CRDs."""
+"""Helm, and an API server for the chart's tests only: installing the chart adds and removes CRDs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[KubeApi]:
-    """An API server that serves no kind of Tidegate's, but those that the Prometheus operator would serve, of any content."""
+    """An API server without Tidegate's CRDs, with those of the Prometheus operator, which accept any content."""
     with KubeApi() as api:
         api.install_crds(HERE / "monitoring.yaml")
         yield api

@@ -17,7 +17,7 @@ VALUES_FILES = sorted((HERE / "values").glob("*.yaml"))
 
 
 def rendered(helm: Helm, values: Path | None = None, *arguments: str, **sets: object) -> str:
-    """All objects of a release called `tidegate` in the namespace `platform`, as text; `sets` are top-level values in place of a file's."""
+    """All objects of a release called `tidegate` in the namespace `platform`, as text. `sets` replace top-level values."""
     from_file = ["--values", str(values)] if values else []
     from_sets = [argument for name, value in sets.items() for argument in ("--set-json", f"{name}={json.dumps(value)}")]
     return helm.run("template", "tidegate", str(CHART), "--namespace", "platform", *from_file, *from_sets, *arguments)

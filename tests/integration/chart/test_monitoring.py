@@ -1,4 +1,4 @@
-"""Alerts and dashboard ask for what the operator tells, in PromQL that Prometheus reads; alerts fire when they should."""
+"""Alerts and dashboard query metrics that the operator exports, in PromQL that Prometheus accepts. Alerts fire when they should."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def promtool(*arguments: str) -> str:
     return done.stdout
 
 
-def told_labels() -> dict[str, set[str]]:
-    """Every series that docs/metrics.md tells of, with its labels; that page is held to the program by a test of its own."""
+def exported_labels() -> dict[str, set[str]]:
+    """Every series of docs/metrics.md, with its labels. Another test compares that page with the program."""
     page = (CHECKOUT / "docs" / "metrics.md").read_text()
     found = {name: set(re.findall(r"`(\w+)`", labels)) for name, _, labels in _ROW.findall(page)}
     histograms = {f"{name}_bucket": found[name] for name, kind, _ in _ROW.findall(page) if kind == "histogram"}
@@ -51,14 +51,14 @@ def dashboard_queries() -> list[str]:
 
 
 @pytest.mark.parametrize("query", [*alert_queries(), *dashboard_queries()])
-def test_a_query_asks_for_metrics_and_labels_that_there_are(query: str) -> None:
-    told = told_labels()
+def test_a_query_asks_for_metrics_and_labels_that_are_exported(query: str) -> None:
+    exported = exported_labels()
     asked = list(_SELECTOR.finditer(query))
     for match in asked:
-        assert match[1] in told
-        assert set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", match[2] or "")) <= told[match[1]] | _ADDED_BY_PROMETHEUS
+        assert match[1] in exported
+        assert set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", match[2] or "")) <= exported[match[1]] | _ADDED_BY_PROMETHEUS
     grouped = {label.strip() for labels in re.findall(r"\bby \(([^)]*)\)", query) for label in labels.split(",")}
-    assert grouped <= set().union(*(told[match[1]] for match in asked)) | _ADDED_BY_PROMETHEUS
+    assert grouped <= set().union(*(exported[match[1]] for match in asked)) | _ADDED_BY_PROMETHEUS
 
 
 def test_prometheus_reads_every_query_of_the_dashboard(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the chart renders to: goldens for whole files, and what has to agree with a source elsewhere compared with that source."""
+"""The rendered chart: whole files compared with goldens, and each part that repeats another source compared with that source."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rules_of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("kind", "namespaces"), [("ClusterRole", []), ("Role", ["streaming"])])
-def test_the_operator_may_do_what_the_documented_rights_say_and_no_more(helm: Helm, kind: str, namespaces: list[str]) -> None:
+def test_the_operator_may_do_what_the_documented_rights_allow_and_no_more(helm: Helm, kind: str, namespaces: list[str]) -> None:
     documented = objects((CHECKOUT / "examples" / "rights" / "operator.yaml").read_text())
     assert rules_of(objects(rendered(helm, watch={"namespaces": namespaces})), kind) == rules_of(documented, "ClusterRole")
 
@@ -66,7 +66,7 @@ def test_with_namespaces_nothing_is_granted_to_the_operator_outside_of_them(helm
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"replicas": 2}, r"additional properties 'replicas' not allowed"),
         ({"replicaCount": "two"}, r"at '/replicaCount': got string, want integer"),
@@ -97,10 +97,10 @@ def test_with_namespaces_nothing_is_granted_to_the_operator_outside_of_them(helm
     ],
     ids=str,
 )
-def test_a_wrong_value_is_refused_and_named(helm: Helm, values: dict[str, Any], told: str) -> None:
+def test_a_wrong_value_is_refused_and_named(helm: Helm, values: dict[str, Any], message: str) -> None:
     with pytest.raises(HelmFailed) as refusal:
         rendered(helm, **values)
-    assert re.search(told, refusal.value.said)
+    assert re.search(message, refusal.value.said)
 
 
 def test_every_value_has_a_rule_and_every_rule_a_value() -> None:
@@ -110,7 +110,7 @@ def test_every_value_has_a_rule_and_every_rule_a_value() -> None:
 
 
 def ruled(rule: dict[str, Any], schema: dict[str, Any], path: str = "") -> list[str]:
-    """The path of every property that the schema knows, with those of the objects that admit no other."""
+    """The path of every property of the schema, and of the properties in objects that admit no other."""
     rule = resolved(rule, schema)
     below = rule.get("properties", {}) if rule.get("additionalProperties") is False else {}
     return [name for key, value in below.items() for name in (f"{path}{key}", *ruled(value, schema, f"{path}{key}."))]

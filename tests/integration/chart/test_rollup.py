@@ -1,4 +1,4 @@
-"""What the chart grants and lets through for rollup Jobs: nothing unless asked for, and then in the named namespaces only."""
+"""Rights and network access of rollup Jobs in the chart: none by default, and then in the named namespaces only."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_network_policy_is_for_the_pods_that_jobs_have_and_the_ports_that_th
     assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [DRIVER_PORT, BLOCK_MANAGER_PORT]
 
 
-def test_the_operator_is_told_the_account_that_the_chart_made(helm: Helm) -> None:
+def test_the_operator_gets_the_account_that_the_chart_made(helm: Helm) -> None:
     found = objects(rendered(helm, rollup={"enabled": True}))
     arguments = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert f"--rollup-service-account={of(found, 'ServiceAccount', 'tidegate-rollup')[0]['metadata']['name']}" in arguments

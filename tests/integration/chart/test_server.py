@@ -24,15 +24,15 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 CRDS = sorted(kind.crd_name for kind in KINDS)
 POLICIES = "brokerbandwidthpolicies.tidegate.io"
-# Where kinds come and go in quick succession, Kubernetes' own clearing of a CRD waits out a minute now and then, and tries again.
+# When CRDs are added and removed quickly, Kubernetes sometimes waits a minute before it retries to remove one.
 CRDS_GONE_SECONDS = 120
 
 
 def make_namespace(cluster: KubeApi, name: str) -> None:
-    """A namespace that takes none but restricted Pods."""
+    """Create a namespace that accepts only restricted Pods."""
     document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RESTRICTED}}
     cluster.kubectl("apply", "-f", "-", input=json.dumps(document))
-    # without it no Pod is let in
+    # without this account no Pod is admitted
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
 
 
@@ -51,7 +51,7 @@ def served(cluster: KubeApi) -> list[str]:
 
 
 def create_policy(cluster: KubeApi, namespace: str) -> str:
-    """A policy as a user applies it; returns its uid."""
+    """Apply a policy as a user does and return its uid."""
     document = {**policy(), "metadata": {"name": "orders", "namespace": namespace}}
 
     def is_applied() -> bool:
@@ -80,10 +80,10 @@ def places(cluster: KubeApi) -> None:
 @pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
 def test_the_server_accepts_every_object_without_a_warning(cluster: KubeApi, helm: Helm, values: Path) -> None:
     text = rendered(helm, values)
-    told = cluster.kubectl(
+    applied = cluster.kubectl(
         "apply", "--server-side", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", "-", input=text
     ).splitlines()
-    assert len(told) == len(objects(text))
+    assert len(applied) == len(objects(text))
 
 
 def test_a_replica_set_may_create_its_pods_where_only_restricted_pods_are_let_in(cluster: KubeApi, cluster_helm: Helm) -> None:
@@ -99,15 +99,17 @@ def pods_of(cluster: KubeApi, namespace: str, *, at_least: int) -> list[dict[str
 
 
 def test_the_notes_name_the_next_commands_for_this_release(cluster_helm: Helm) -> None:
-    told = cluster_helm.run("install", "notes", str(CHART), "--dry-run=client", "--namespace", "platform", "--set", "watch.namespaces={a}")
-    notes = told.partition("NOTES:")[2]
+    printed = cluster_helm.run(
+        "install", "notes", str(CHART), "--dry-run=client", "--namespace", "platform", "--set", "watch.namespaces={a}"
+    )
+    notes = printed.partition("NOTES:")[2]
     assert "kubectl rollout status deployment/notes-tidegate -n platform" in notes
     assert "kubectl get brokerbandwidthpolicies,businesstiers,quotaoverrides -n a" in notes
 
 
 @pytest.fixture
 def previous_chart(tmp_path: Path) -> Path:
-    """The chart as a version before this one: another number, and a CRD of which something is missing."""
+    """The chart as an earlier version: another version number, and a CRD without its categories."""
     chart = tmp_path / "tidegate"
     shutil.copytree(CHART, chart)
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
@@ -121,7 +123,7 @@ def previous_chart(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_crds(cluster: KubeApi) -> Iterator[None]:
-    """Before the test no kind of Tidegate's is served, nor after it."""
+    """Remove Tidegate's CRDs before the test and after it."""
     delete_crds(cluster)
     yield
     delete_crds(cluster)
@@ -134,30 +136,30 @@ def delete_crds(cluster: KubeApi) -> None:
 
 @pytest.mark.usefixtures("no_crds")
 def test_upgrading_and_uninstalling_keep_crds_and_policies(cluster: KubeApi, cluster_helm: Helm, previous_chart: Path) -> None:
-    make_namespace(cluster, "life")
-    cluster_helm.run("install", "tidegate", str(previous_chart), "--namespace", "life")
-    made = create_policy(cluster, "life")
+    make_namespace(cluster, "lifecycle")
+    cluster_helm.run("install", "tidegate", str(previous_chart), "--namespace", "lifecycle")
+    made = create_policy(cluster, "lifecycle")
     crd = field(cluster, f"crd/{POLICIES}", ".metadata.uid")
     assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == ""
 
-    cluster_helm.run("upgrade", "tidegate", str(CHART), "--namespace", "life", "--set=replicaCount=3")
+    cluster_helm.run("upgrade", "tidegate", str(CHART), "--namespace", "lifecycle", "--set=replicaCount=3")
     assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == '["kafka","tidegate"]'
-    assert field(cluster, "deployment/tidegate", ".spec.replicas", namespace="life") == "3"
+    assert field(cluster, "deployment/tidegate", ".spec.replicas", namespace="lifecycle") == "3"
     assert field(cluster, f"crd/{POLICIES}", ".metadata.uid") == crd
 
-    cluster_helm.run("uninstall", "tidegate", "--namespace", "life")
-    assert cluster.kubectl("get", "deployments,services,pdb,serviceaccounts", "-n", "life", "-o", "name").split() == [
+    cluster_helm.run("uninstall", "tidegate", "--namespace", "lifecycle")
+    assert cluster.kubectl("get", "deployments,services,pdb,serviceaccounts", "-n", "lifecycle", "-o", "name").split() == [
         "serviceaccount/default"
     ]
     assert served(cluster) == CRDS
 
-    cluster_helm.run("install", "tidegate", str(CHART), "--namespace", "life")  # its own CRDs are no strangers to it
-    assert field(cluster, "bbp/orders", ".metadata.uid", namespace="life") == made
-    cluster_helm.run("uninstall", "tidegate", "--namespace", "life")
+    cluster_helm.run("install", "tidegate", str(CHART), "--namespace", "lifecycle")  # the CRDs that it kept are its own
+    assert field(cluster, "bbp/orders", ".metadata.uid", namespace="lifecycle") == made
+    cluster_helm.run("uninstall", "tidegate", "--namespace", "lifecycle")
 
 
 @pytest.mark.usefixtures("no_crds")
-def test_crds_of_somebody_else_are_taken_over_only_when_asked_and_deleted_only_when_not_kept(cluster: KubeApi, cluster_helm: Helm) -> None:
+def test_crds_of_another_owner_are_taken_over_only_when_asked_and_deleted_only_when_not_kept(cluster: KubeApi, cluster_helm: Helm) -> None:
     make_namespace(cluster, "theirs")
     cluster.install_crds(CHECKOUT / "crds")
     with pytest.raises(HelmFailed, match="cannot be imported into the current release"):

@@ -1,6 +1,6 @@
-"""The operator as a release of the chart starts it, with its arguments and its rights, and how it is got rid of again.
+"""The operator with the arguments and rights of a release of the chart, and its removal.
 
-It runs as a process: the API server has no nodes. What the release's Pods would be asked and told is taken from the rendered objects.
+It runs as a process, because the API server has no nodes. Its probe and its test script are taken from the rendered objects.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def running(api: KubeApi, helm: Helm, namespace: str, directory: Path) -> Iterat
 
 
 def managed_by(kafka: KafkaLab) -> str | None:
-    """The policy that claims the cluster in ZooKeeper; None when everything was given back."""
+    """The policy that claims the cluster in ZooKeeper, or None when everything was restored."""
     store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     try:
         return store.facts().owner_policy_key
@@ -110,15 +110,15 @@ def container(helm: Helm, kind: str) -> dict[str, Any]:
     return dict(spec["containers"][0])
 
 
-def test_uninstalling_in_the_documented_order_gives_everything_back_and_hangs_nowhere(release: Release, kafka: KafkaLab) -> None:
+def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowhere(release: Release, kafka: KafkaLab) -> None:
     probe = container(release.helm, "Deployment")["livenessProbe"]["httpGet"]
     with urllib.request.urlopen(f"http://127.0.0.1:{release.liveness_port}{probe['path']}", timeout=10) as answer:
         assert answer.status == 200
     script = container(release.helm, "Pod")["args"][0]
-    told = subprocess.run(
+    test_pod = subprocess.run(
         [sys.executable, "-c", script, "127.0.0.1", str(release.metrics_port)], capture_output=True, text=True, timeout=30
     )
-    assert told.stdout == f"127.0.0.1:{release.metrics_port} is Tidegate.\n", told.stderr
+    assert test_pod.stdout == f"127.0.0.1:{release.metrics_port} is Tidegate.\n", test_pod.stderr
 
     release.kubectl("delete", "brokerbandwidthpolicies", "--all", "--timeout=60s")
     assert managed_by(kafka) is None

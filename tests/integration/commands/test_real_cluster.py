@@ -1,4 +1,4 @@
-"""The commands as processes on a real Kafka and ZooKeeper: plan and explain change not one znode, restore leaves what stood there."""
+"""The commands as processes on a real Kafka and ZooKeeper: plan and explain change no znode, restore leaves the former quotas."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 
 
 class EvenLeaders:
-    """Leaders as the topic was made: one partition on each broker. The commands themselves ask the real brokers."""
+    """Leaders as the topic was created: one partition on each broker. The commands themselves ask the real brokers."""
 
     def read(self, patterns: Collection[str]) -> Topology:
         topics = {pattern: TopicLeaders({1: 1, 2: 1, 3: 1}) for pattern in patterns}
@@ -41,13 +41,13 @@ class EvenLeaders:
 
 
 def tidegate(*arguments: str) -> tuple[int, str, str]:
-    """Run the command as a person would."""
+    """Run the command and return its exit code, its output and its errors."""
     done = subprocess.run([sys.executable, "-m", "tidegate", *arguments], capture_output=True, text=True, timeout=90)
     return done.returncode, done.stdout, done.stderr
 
 
-class Estate:
-    """One topic with three partitions, a policy with one member for it, and a look at every znode that could change."""
+class Installation:
+    """One topic with three partitions, and a policy with one member for it. `znodes` reads every znode that could change."""
 
     def __init__(self, kafka: KafkaLab, name: str, folder: Path) -> None:
         self.kafka, self.name, self.user = kafka, name, f"{name}-user"
@@ -65,7 +65,7 @@ class Estate:
         return {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": self.name, "namespace": "n"}, "spec": spec}
 
     def operate(self) -> None:
-        """One pass of the operator, with its claim."""
+        """Run one pass of the operator, with its claim."""
         self.is_operated = True
         declared = declare(self.policy, [self.tier])
         connect = self.kafka.zookeeper_connect
@@ -98,44 +98,44 @@ def _walk(client: KazooClient, path: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def estate(kafka: KafkaLab, unique_name: str, tmp_path: Path) -> Iterator[Estate]:
+def installation(kafka: KafkaLab, unique_name: str, tmp_path: Path) -> Iterator[Installation]:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
-    estate = Estate(kafka, unique_name, tmp_path)
-    yield estate
-    if estate.is_operated:
+    installation = Installation(kafka, unique_name, tmp_path)
+    yield installation
+    if installation.is_operated:
         tidegate("restore", "--zookeeper", kafka.zookeeper_connect, "--policy", f"n/{unique_name}", "--at-once", "--yes")
 
 
-def test_plan_on_a_real_cluster_names_the_change_and_writes_nothing(estate: Estate) -> None:
-    before = estate.znodes()
-    code, out, err = tidegate("plan", "-f", estate.file, "-o", "json")
+def test_plan_on_a_real_cluster_names_the_change_and_writes_nothing(installation: Installation) -> None:
+    before = installation.znodes()
+    code, out, err = tidegate("plan", "-f", installation.file, "-o", "json")
     assert code == 2, err
     (change,) = json.loads(out)["changes"]
-    assert (change["entity"], change["inForce"], change["next"]) == ({"user": estate.user}, None, "10000000")
-    assert estate.znodes() == before
+    assert (change["entity"], change["inForce"], change["next"]) == ({"user": installation.user}, None, "10000000")
+    assert installation.znodes() == before
 
 
-def test_after_the_operator_plan_is_empty_and_explain_tells_who_set_it(estate: Estate) -> None:
-    estate.operate()
-    before = estate.znodes()
-    assert tidegate("plan", "-f", estate.file)[0] == 0
-    code, out, err = tidegate("explain", "--user", estate.user, "--client-id", "any", "-f", estate.file)
+def test_after_the_operator_plan_is_empty_and_explain_names_who_set_it(installation: Installation) -> None:
+    installation.operate()
+    before = installation.znodes()
+    assert tidegate("plan", "-f", installation.file)[0] == 0
+    code, out, err = tidegate("explain", "--user", installation.user, "--client-id", "any", "-f", installation.file)
     assert code == 0, err
     assert numbers(out) >= {10.0, 10000000, 3, 1.00, 30.0}
-    for named in (f"n/{estate.name}", "L0", "shop"):
+    for named in (f"n/{installation.name}", "L0", "shop"):
         assert named in out
-    assert estate.znodes() == before
+    assert installation.znodes() == before
 
 
-def test_restore_needs_nothing_but_zookeeper_and_leaves_no_trace(estate: Estate) -> None:
-    estate.operate()
-    connect = estate.kafka.zookeeper_connect
-    assert tidegate("restore", "--zookeeper", connect, "--policy", f"n/{estate.name}")[0] == 2
-    code, _, err = tidegate("restore", "--zookeeper", connect, "--policy", f"n/{estate.name}", "--yes")
+def test_restore_needs_nothing_but_zookeeper_and_leaves_no_trace(installation: Installation) -> None:
+    installation.operate()
+    connect = installation.kafka.zookeeper_connect
+    assert tidegate("restore", "--zookeeper", connect, "--policy", f"n/{installation.name}")[0] == 2
+    code, _, err = tidegate("restore", "--zookeeper", connect, "--policy", f"n/{installation.name}", "--yes")
     assert code == 0, err
-    assert "/tidegate/claim" not in estate.znodes()
-    assert not [path for path in estate.znodes() if estate.user in path and "/changes/" not in path]
-    assert str(Entity(user=estate.user)) not in tidegate("restore", "--zookeeper", connect)[1]
+    assert "/tidegate/claim" not in installation.znodes()
+    assert not [path for path in installation.znodes() if installation.user in path and "/changes/" not in path]
+    assert str(Entity(user=installation.user)) not in tidegate("restore", "--zookeeper", connect)[1]
 
 
 def test_a_zookeeper_that_does_not_answer_is_named_without_a_traceback() -> None:

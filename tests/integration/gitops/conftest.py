@@ -1,4 +1,4 @@
-"""The operator's objects as Kustomize builds them, under names of their own: the API server is shared, and some are the whole cluster's."""
+"""The operator's objects as Kustomize builds them, under unique names: the API server is shared, and some objects have no namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Argo CD's own ConfigMap takes the health scripts beside whatever is in it."""
+"""The health scripts are added to Argo CD's ConfigMap without changing its other settings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Nothing that was applied from Git differs from Git afterwards: neither the operator nor the API server has a part in it.
+"""What was applied from Git stays as it is in Git: neither the operator nor the API server changes it.
 
-`DRIFT_SECONDS` says for how long the operator works before that is looked at.
+`DRIFT_SECONDS` is how long the operator works before the test compares.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OBJECTS = ("bbp/demo", "bt/accounting", "bt/reporting", "qo/nightly-backfill")
 
 
 def examples(kafka: KafkaLab, namespace: str, name: str) -> str:
-    """The examples as they are, but in a namespace, on a Kafka and with names of their own, and with an end that is ahead."""
+    """The examples with this test's namespace, Kafka and names, and with an end in the future."""
     text = "\n---\n".join(path.read_text() for path in sorted((CHECKOUT / "examples").glob("[0-9]*.yaml")) if "namespace" not in path.name)
     ahead = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     here = {
@@ -53,7 +53,7 @@ def examples(kafka: KafkaLab, namespace: str, name: str) -> str:
 
 @contextmanager
 def at_work(api: KubeApi, namespace: str, directory: Path) -> Iterator[None]:
-    """The operator, until everything is given back: while a policy is there, no other may have the cluster."""
+    """Run the operator until everything is restored: while a policy exists, no other may claim the cluster."""
     with OperatorProcess(api, namespace, directory):
         try:
             yield
@@ -66,8 +66,8 @@ def found(api: KubeApi, namespace: str) -> list[dict[str, Any]]:
     return items
 
 
-def told_of(api: KubeApi, namespace: str, name: str) -> str:
-    """The quota in force of the first member."""
+def reported_quota(api: KubeApi, namespace: str, name: str) -> str:
+    """The quota in force of the first member, as the status reports it."""
     return api.kubectl("get", name, "-n", namespace, "-o", "jsonpath={.status.members[0].quota}")
 
 
@@ -85,15 +85,15 @@ def test_the_operator_leaves_what_was_applied_as_it_is_and_argo_cd_would_show_it
     crds.kubectl("apply", *BY_GIT, "-f", str(git))
     with at_work(crds, namespace, tmp_path):
         crds.kubectl("wait", "--for=condition=Ready", *OBJECTS, "-n", namespace, "--timeout=60s")
-        git.write_text(text.replace("10Mi", "20Mi"))  # somebody edits the contract of the first tier
+        git.write_text(text.replace("10Mi", "20Mi"))  # a user edits the contract of the first tier
         crds.kubectl("apply", *BY_GIT, "-f", str(git))
-        wait_until(lambda: "20971520" in told_of(crds, namespace, "bt/accounting"), "the edit to be in force", timeout_seconds=30)
+        wait_until(lambda: "20971520" in reported_quota(crds, namespace, "bt/accounting"), "the edit to be in force", timeout_seconds=30)
         ends = time.monotonic() + SECONDS
         wait_until(lambda: time.monotonic() > ends, "the operator to have worked for a while", timeout_seconds=SECONDS + 60)
         assert crds.kubectl("diff", *BY_GIT, "-f", str(git)) == ""
         documents = found(crds, namespace)
         git.write_text(text)
-        with pytest.raises(KubectlFailed):  # what does differ is seen
+        with pytest.raises(KubectlFailed):  # the comparison detects a difference
             crds.kubectl("diff", *BY_GIT, "-f", str(git))
     assert {owner for document in documents for owner in owners_of_spec(document)} == {"argocd-controller"}
     assert {document["metadata"]["name"]: health_of(script_of(document["kind"]), document)["status"] for document in documents} == {

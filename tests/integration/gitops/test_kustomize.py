@@ -1,4 +1,4 @@
-"""What Kustomize builds is what the chart installs, and a real API server takes it."""
+"""Kustomize builds what the chart installs, and a real API server accepts it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tools import kustomize_base
 pytestmark = pytest.mark.integration
 
 
-def test_the_committed_files_are_what_crds_and_chart_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_committed_files_agree_with_crds_and_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make kustomize-base` writes them again."""
     monkeypatch.chdir(CHECKOUT)
     assert {path: path.read_text(encoding="utf-8") for path in kustomize_base.FOLDER.rglob("*.yaml")} == kustomize_base.files()
@@ -55,7 +55,7 @@ def names_of(found: list[dict[str, Any]], kind: str, name: str) -> Iterator[str]
 
 def test_the_server_accepts_every_object_without_a_warning(kube_api: KubeApi, overlay: Path) -> None:
     text = kube_api.kubectl("kustomize", str(overlay))
-    told = kube_api.kubectl(
+    applied = kube_api.kubectl(
         "apply", "--server-side", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", "-", input=text
     ).splitlines()
-    assert len(told) == len(list(yaml.safe_load_all(text)))
+    assert len(applied) == len(list(yaml.safe_load_all(text)))

@@ -1,6 +1,6 @@
-"""Argo CD's own code on our files: its interpreter runs every health sample, its schemas judge the Applications.
+"""Tests of the health samples and Applications with Argo CD's own interpreter and schemas.
 
-`make test-argo` runs it. `make test` does not, whence the name: the first time, a part of Argo CD is compiled, which takes minutes.
+`make test-argo` runs them. `make test` does not, so the file has another name: the first run compiles a part of Argo CD for minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.parent.name)
-def test_argo_cd_shows_every_sample_as_its_file_says(script: Path, tmp_path: Path) -> None:
+def test_argo_cd_shows_every_sample_as_expected(script: Path, tmp_path: Path) -> None:
     chosen = [sample for sample in SAMPLES if sample.script == script]
     paths = [tmp_path / f"{sample.path.stem}.json" for sample in chosen]
     for sample, path in zip(chosen, paths, strict=True):
@@ -43,5 +43,5 @@ def test_the_applications_are_what_argo_cds_schemas_allow(kube_api: KubeApi) -> 
     kube_api.install_crds(*(tools.argo_cd_crds() / f"{kind}-crd.yaml" for kind in ("application", "appproject")))
     kube_api.kubectl("create", "namespace", "argocd")
     folder = str(CHECKOUT / "examples" / "argocd")
-    told = kube_api.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "--recursive", "-f", folder).splitlines()
-    assert len(told) == 5
+    applied = kube_api.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "--recursive", "-f", folder).splitlines()
+    assert len(applied) == 5

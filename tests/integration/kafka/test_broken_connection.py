@@ -1,4 +1,4 @@
-"""A connection that breaks in the middle of a transaction: its answer is lost, and the store finds out what happened."""
+"""A connection that breaks in the middle of a transaction: the answer is lost, and the store finds out what happened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PIECE_BYTES = 65536
 
 
 class LossyProxy:
-    """Hands bytes on to ZooKeeper and back; once told to, it swallows the next answer and hangs up."""
+    """Pass bytes on to ZooKeeper and back. On request, drop the next answer and close the connection."""
 
     def __init__(self, target: ZooKeeperLab) -> None:
         self._target = (target.host, target.port)
@@ -65,7 +65,7 @@ class LossyProxy:
 
 
 class CutAtCommit(ZooKeeperSession):
-    """Lets the proxy swallow the answer to its first transaction."""
+    """A session whose first transaction loses its answer in the proxy."""
 
     def __init__(self, connection: ZooKeeperConnection, proxy: LossyProxy) -> None:
         super().__init__(connection)
@@ -92,7 +92,7 @@ def client(chroot: str) -> Iterator[KazooClient]:
     started.close()
 
 
-def test_a_transaction_whose_answer_is_lost_counts_as_applied_and_brokers_are_told_again(
+def test_a_transaction_whose_answer_is_lost_counts_as_applied_and_brokers_are_notified_again(
     zookeeper: ZooKeeperLab, chroot: str, client: KazooClient
 ) -> None:
     with LossyProxy(zookeeper) as proxy:

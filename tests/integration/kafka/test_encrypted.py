@@ -1,4 +1,4 @@
-"""ZooKeeper and brokers that want TLS with a client certificate, reached with what a policy declares and its Secrets."""
+"""ZooKeeper and brokers that require TLS with a client certificate, connected to with a policy and its Secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegate.resources.policy import KafkaCluster
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(240),
-    # kazoo refuses SSLv2 and SSLv3 by options that Python 3.11 finds too old to mention, and leaves closing to the garbage collector
+    # kazoo refuses SSLv2 and SSLv3 by options that Python 3.11 deprecates, and leaves closing to the garbage collector
     pytest.mark.filterwarnings("ignore:ssl.OP_NO_SSL:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
@@ -60,18 +60,18 @@ def secure_zookeeper(certificates: Certificates) -> Iterator[str]:
 CA = {"trustedCertificates": ({"secretName": "ca", "certificate": "ca.crt"},)}
 OURS = {"certificateAndKey": {"secretName": "user", "certificate": "user.crt", "key": "user.key"}}
 PASSWORD = {"username": "alice", "passwordSecret": {"secretName": "user", "password": "password"}}
-# what a client may leave out, which a server that wants it does not forgive
+# what a client may leave out, and a server that requires it then refuses
 LACKING = pytest.mark.parametrize("lacking", [("tls",), ("certificate",), ("tls", "certificate")], ids=["ca", "client", "all"])
 
 
 def secrets_of(certificates: Certificates, password: str = "") -> Secrets:
-    """As Strimzi makes them."""
+    """Secrets in the form of Strimzi's."""
     user = {"user.crt": certificates.certificate.read_bytes(), "user.key": certificates.key.read_bytes(), "password": password.encode()}
     return Secrets("streaming", {"ca": {"ca.crt": certificates.authority.read_bytes()}, "user": user})
 
 
 def zookeeper_spec(connect: str, lacking: tuple[str, ...] = ()) -> KafkaCluster:
-    """TLS with our certificate; without `tls` it is the machine's own authorities that are trusted."""
+    """TLS settings with our certificate. Without `tls` only the machine's own authorities are trusted."""
     login = {} if "certificate" in lacking else {"authentication": {"type": "tls", **OURS}}
     zookeeper = {"connect": connect, "tls": {} if "tls" in lacking else CA, **login}
     return KafkaCluster.model_validate({"bootstrapServers": "127.0.0.1:1", "quotaStore": "ZooKeeper", "zookeeper": zookeeper})
@@ -95,7 +95,7 @@ def test_quotas_are_written_through_an_encrypted_port(secure_zookeeper: str, cer
 
 
 @LACKING
-def test_a_zookeeper_that_wants_more_than_is_declared_is_unreachable_and_named(
+def test_a_zookeeper_that_requires_more_than_is_declared_is_unreachable_and_named(
     secure_zookeeper: str, certificates: Certificates, tmp_path: Path, lacking: tuple[str, ...]
 ) -> None:
     declared = zookeeper_spec(secure_zookeeper, lacking)
@@ -109,7 +109,7 @@ def test_a_zookeeper_that_wants_more_than_is_declared_is_unreachable_and_named(
 
 @pytest.fixture(scope="module")
 def secure_broker(certificates: Certificates) -> Iterator[KafkaLab]:
-    """One broker whose listener for logins is encrypted and wants a certificate."""
+    """One broker whose listener for logins is encrypted and requires a certificate."""
     listener = "listener.name.sasl"
     settings = {
         "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_SSL",
@@ -134,7 +134,7 @@ def test_leaders_are_read_through_an_encrypted_listener(secure_broker: KafkaLab,
 
 
 @LACKING
-def test_a_listener_that_wants_more_than_is_declared_is_unreachable_and_named(
+def test_a_listener_that_requires_more_than_is_declared_is_unreachable_and_named(
     secure_broker: KafkaLab, certificates: Certificates, tmp_path: Path, lacking: tuple[str, ...]
 ) -> None:
     topology = topology_of(secure_broker, certificates, tmp_path, lacking)

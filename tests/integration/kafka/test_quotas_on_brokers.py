@@ -1,4 +1,4 @@
-"""What the store writes, seen by three real brokers: applied, harmless to logins, and survived at their next start."""
+"""Three real brokers apply the quotas that the store writes, keep their logins, and start again with them."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def test_notifications_continue_kafkas_own_sequence(
     store.write([first(store.read([entity])[entity], {PRODUCE: "7340032"})], kafka.cluster_id)
     kafka.create_scram_user(f"{unique_name}-next", "secret")
     names = sorted(zookeeper_client.get_children("/config/changes"))
-    told = {name: zookeeper_client.get(f"/config/changes/{name}")[0].decode() for name in names}
-    ours = next(name for name, text in told.items() if text.endswith(f'users/{unique_name}"}}'))
-    theirs = next(name for name, text in told.items() if text.endswith(f'users/{unique_name}-next"}}'))
+    notifications = {name: zookeeper_client.get(f"/config/changes/{name}")[0].decode() for name in names}
+    ours = next(name for name, text in notifications.items() if text.endswith(f'users/{unique_name}"}}'))
+    theirs = next(name for name, text in notifications.items() if text.endswith(f'users/{unique_name}-next"}}'))
     assert int(theirs.removeprefix("config_change_")) > int(ours.removeprefix("config_change_"))
     store.write([give_back(store.read([entity])[entity], {PRODUCE: None})], kafka.cluster_id)
 
 
 def _foreign_settings(client: KazooClient, entity: Entity) -> dict[str, str]:
-    """The exact JSON texts of everything in the node that is no quota."""
+    """The exact JSON texts of all settings in the node that are not quotas."""
     content = parse_quota(client.get(config_path(entity))[0])
     return {setting.key: setting.value_token for setting in content.settings if setting.key not in set(QuotaKey)}

@@ -1,4 +1,4 @@
-"""Leaders and brokers as three real brokers tell them, through a dead broker, a wrong login and silence."""
+"""Leaders and brokers as three real brokers report them: with a dead broker, with a wrong login, and without an answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_names_and_prefixes_are_found_and_missing_topics_are_not_made(kafka: Kaf
         assert read.topics == {f"{unique_name}.a": TopicLeaders({1: 1, 2: 1, 3: 1}), f"{unique_name}.b": TopicLeaders({2: 2})}
 
 
-def test_the_brokers_tell_the_same_cluster_id_and_run_no_quota_plugin(kafka: KafkaLab, topology: KafkaTopology) -> None:
+def test_the_brokers_report_the_same_cluster_id_and_run_no_quota_plugin(kafka: KafkaLab, topology: KafkaTopology) -> None:
     assert topology.read([]).cluster_id == kafka.cluster_id
     assert topology.quota_callbacks() == {}
 
@@ -70,7 +70,7 @@ def test_a_login_is_used_and_its_refusal_names_the_user(kafka: KafkaLab, passwor
     topology.close()
 
 
-def test_silence_names_every_broker_and_what_became_of_it() -> None:
+def test_without_an_answer_the_error_names_every_broker_and_its_failure() -> None:
     with socket.socket() as unused, socket.create_server(("127.0.0.1", 0)) as mute:
         unused.bind(("127.0.0.1", 0))
         refused, silent = (f"127.0.0.1:{place.getsockname()[1]}" for place in (unused, mute))

@@ -1,4 +1,4 @@
-"""The store on a real ZooKeeper keeps the promise, with bulk reads and without, and through lost connections, expired sessions and ACLs."""
+"""The store on a real ZooKeeper fulfils the contract: with and without bulk reads, lost connections, expired sessions, ACLs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TestZooKeeperStore(QuotaStoreContract):
 
 def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSession, others: OtherWriter) -> None:
     others.put("/config/users/alice", b"{}")
-    paths = ["/config/users/alice", "/config/users/nobody", "/config/users"]
+    paths = ["/config/users/alice", "/config/users/missing", "/config/users"]
     expected = session.read(paths), session.children(paths)
     session._knows_multi_read = False
     assert (session.read(paths), session.children(paths)) == expected
@@ -90,7 +90,7 @@ def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSes
 def test_who_watches_is_woken_by_brokers_and_elections(session: ZooKeeperSession, others: OtherWriter) -> None:
     woken = threading.Event()
     session.watch(woken.set)
-    session.sync()  # the watches are set by requests of their own, and whoever is faster than these is seen by the first read instead
+    session.sync()  # separate requests set the watches, and a change before them is found by the first read instead
     others.put("/brokers/ids/1", b"{}")
     assert woken.wait(5)
     woken.clear()
@@ -98,7 +98,7 @@ def test_who_watches_is_woken_by_brokers_and_elections(session: ZooKeeperSession
     assert woken.wait(5)
 
 
-def test_silence_names_every_address_and_what_became_of_it() -> None:
+def test_without_an_answer_the_error_names_every_address_and_its_failure() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

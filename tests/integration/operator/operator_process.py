@@ -1,4 +1,4 @@
-"""The operator as a process of its own, started as people start it and ended as the world ends it."""
+"""The operator as a process of its own, started by its command line and ended by signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.process import Process, start, wait_until
 
 
 class OperatorProcess:
-    """`tidegate run` on one namespace. What it logs is read, so that a test waits for what happened and never for a time."""
+    """`tidegate run` on one namespace. Tests read its log, so that they wait for events and not for a time."""
 
     def __init__(self, api: KubeApi, namespace: str, directory: Path, *, name: str = "operator") -> None:
         self._process: Process = start(
@@ -43,18 +43,18 @@ class OperatorProcess:
 
     @cached_property
     def identity(self) -> str:
-        """Who it is on a Lease."""
+        """The holder identity that it writes to a Lease."""
         return str(self.wait_for("Operator started")["identity"])
 
     def is_running(self) -> bool:
         return self._process.is_running()
 
     def kill(self) -> None:
-        """SIGKILL: gone at once, in the middle of whatever it does."""
+        """Send SIGKILL: the process ends at once, in the middle of its work."""
         self._process.kill()
 
     def terminate(self) -> None:
-        """SIGTERM; `exit_code` waits for the end."""
+        """Send SIGTERM. `exit_code` waits for the end."""
         os.kill(self._process.pid, signal.SIGTERM)
 
     def exit_code(self, timeout_seconds: float) -> int:
@@ -71,18 +71,18 @@ class OperatorProcess:
         )  # type: ignore[return-value]
 
     def wait_for_a_pass(self) -> None:
-        """Return once it has ended a pass: it holds the Lease, and what it found is dealt with."""
+        """Return once it has ended a pass: then it holds the Lease and has handled what it found."""
         wait_until(lambda: self.metrics().get("tidegate_passes_total", 0.0) > 0, "a pass", timeout_seconds=60.0, processes=[self._process])
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Everything it has logged so far; a line that is being written is left out."""
+        """All complete lines of its log so far."""
         text = self._process.log_path.read_text(errors="replace")
         for line in text[: text.rfind("\n") + 1].splitlines():
             if line.startswith("{"):
                 yield json.loads(line)
 
     def liveness(self) -> int:
-        """The HTTP status that the kubelet would get, once there is one: the address is told before anything listens there."""
+        """The HTTP status that the kubelet would get. The address is logged before the server listens, so this waits for an answer."""
         endpoint = self.wait_for("Liveness")["endpoint"]
         return wait_until(lambda: _status(endpoint), "an answer of the probe", timeout_seconds=30.0, processes=[self._process])
 
@@ -103,7 +103,7 @@ class OperatorProcess:
 
 
 def _status(endpoint: str) -> int:
-    """0 while nobody listens."""
+    """The HTTP status at this address, 0 while nothing listens there."""
     try:
         with urllib.request.urlopen(endpoint, timeout=5) as answer:
             return int(answer.status)

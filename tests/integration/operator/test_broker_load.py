@@ -1,4 +1,4 @@
-"""A real Prometheus, a real operator: a broker over its limit is seen by kubectl, and so is a Prometheus that died."""
+"""kubectl shows a broker over its limit, and a Prometheus that died, on a real Prometheus and a real operator."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def nics() -> dict[int, NicCounter]:
 
 @pytest.fixture
 def prometheus(nics: dict[int, NicCounter]) -> Iterator[PrometheusLab]:
-    """Scrapes the three nics every second."""
+    """A Prometheus that scrapes the three NICs every second."""
     with ExitStack() as stack:
         targets = [ScrapeTarget("node", stack.enter_context(exporting(nic.page)).address, broker) for broker, nic in nics.items()]
         yield stack.enter_context(PrometheusLab(targets))
@@ -81,7 +81,7 @@ def pressures(api_client: ApiClient, namespace: str) -> dict[int, str]:
 
 @pytest.fixture
 def declared(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_name: str) -> Iterator[str]:
-    """The namespace of the policy; while that exists, no younger policy may have the cluster."""
+    """The namespace of the policy. While that exists, no younger policy may claim the cluster."""
     crds.kubectl("create", "namespace", unique_name)
     crds.kubectl("apply", "-f", "-", input=json.dumps(policy(kafka, prometheus, unique_name)))
     yield unique_name
@@ -107,7 +107,7 @@ def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
         nics[2].rate = CALM
         comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
         prometheus.process.kill()
-        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "a load that no one knows")
+        comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "an unknown load")
         fresh = next(condition for condition in status(api_client, declared)["conditions"] if condition["type"] == "MetricsFresh")
         assert (fresh["status"], fresh["reason"]) == ("False", "PrometheusUnreachable")
         assert operator.is_running()

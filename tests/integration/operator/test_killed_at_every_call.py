@@ -1,4 +1,4 @@
-"""Killed before or after any call that a pass makes to ZooKeeper or Kubernetes, a new process ends in the same world.
+"""A process killed before or after any call of a pass to ZooKeeper or Kubernetes: a new process reaches the same state.
 
 ZooKeeper is real; one user has a SCRAM credential next to the quota, whose bytes must never change. Passes of every other kind are killed
 in `tests/unit/control/test_killed_anywhere.py`, and whole processes in `test_killed_process.py`.
@@ -33,8 +33,8 @@ KAFKA = {
 }
 
 
-class Estate:
-    """A laid-out Kafka tree in a chroot of its own, a Kubernetes, and one process at a time."""
+class SimulatedCluster:
+    """The nodes of a Kafka in a ZooKeeper chroot, a Kubernetes in memory, and one operator process at a time."""
 
     def __init__(self, connect: str) -> None:
         self.connect = connect
@@ -51,14 +51,14 @@ class Estate:
         self.bob = self.stage.tier("bronze", user="bob", rate="3M")
 
     def process(self, fate: Fate) -> None:
-        """A new process: nothing remembered, a session of its own."""
+        """Start a new process: no memory of an earlier one, and a session of its own."""
         for controller in self.stage.controllers.values():
             controller.close()
         self.stage.store = ZooKeeperQuotaStore(Mortal(ZooKeeperSession(ZooKeeperConnection(self.connect)), fate))
         self.stage.kubernetes = Mortal(self.kubernetes, fate)
         self.stage.restart()
 
-    def world(self, client: KazooClient) -> dict[str, Any]:
+    def state(self, client: KazooClient) -> dict[str, Any]:
         refs: tuple[ObjectRef, ...] = (self.policy, self.alice, self.bob)
         statuses = {ref.name: self.kubernetes.get(ref).get("status") for ref in refs}
         users = {path: client.get(path)[0] for path in _below(client, "/config/users")}
@@ -87,43 +87,43 @@ def client(chroot: str) -> Iterator[KazooClient]:
     kazoo.close()
 
 
-def _estate(client: KazooClient, chroot: str, name: str) -> tuple[Estate, KazooClient]:
+def _simulated_cluster(client: KazooClient, chroot: str, name: str) -> tuple[SimulatedCluster, KazooClient]:
     for path, data in KAFKA.items():
         client.create(f"/{name}{path}", data, makepath=True)
     kazoo = KazooClient(f"{chroot}/{name}")
     kazoo.start()
-    return Estate(f"{chroot}/{name}"), kazoo
+    return SimulatedCluster(f"{chroot}/{name}"), kazoo
 
 
 def _ends(client: KazooClient, chroot: str, fate: Fate, name: str) -> tuple[dict[str, Any], bool]:
-    """The world after a pass under this fate and, if it died, after a new process; and whether it died."""
-    estate, kazoo = _estate(client, chroot, name)
+    """The state after a pass under this fate and then a pass of a new process, and whether the first process was killed."""
+    cluster, kazoo = _simulated_cluster(client, chroot, name)
     died = False
     try:
-        estate.process(fate)
+        cluster.process(fate)
         try:
-            estate.stage.run()
+            cluster.stage.run()
         except Killed:
             died = True
-        estate.process(Fate())
-        estate.stage.run()
-        return estate.world(kazoo), died
+        cluster.process(Fate())
+        cluster.stage.run()
+        return cluster.state(kazoo), died
     finally:
-        estate.process(Fate())
+        cluster.process(Fate())
         kazoo.stop()
         kazoo.close()
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_killed_at_any_call_a_new_process_ends_in_the_same_world(client: KazooClient, chroot: str, after: bool) -> None:
+def test_killed_at_any_call_a_new_process_reaches_the_same_state(client: KazooClient, chroot: str, after: bool) -> None:
     expected, _ = _ends(client, chroot, Fate(), "whole")
     assert json.loads(expected["users"]["/config/users/alice"])["config"]["SCRAM-SHA-256"] == SCRAM
     assert json.loads(expected["users"]["/config/users/alice"])["config"]["producer_byte_rate"] == "30000000"
     assert len(expected["ours"]) == 4  # claim, ledger, and the records of alice and bob
     deaths = 0
     while True:
-        world, died = _ends(client, chroot, Fate(deaths, after=after), f"at-{deaths}")
-        assert world == expected, f"killed {'after' if after else 'before'} call {deaths}"
+        state, died = _ends(client, chroot, Fate(deaths, after=after), f"at-{deaths}")
+        assert state == expected, f"killed {'after' if after else 'before'} call {deaths}"
         if not died:
             break
         deaths += 1

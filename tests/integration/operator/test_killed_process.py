@@ -1,8 +1,8 @@
-"""The operator as a process, killed while it applies a change of fifty members and started again, ends where an undisturbed one ends.
+"""An operator killed while it changes the quotas of fifty members, and started again, reaches the state of an undisturbed one.
 
-Two operators live through the same changes: one is killed in each of them, the other never. The tree of the killed one is a real
-Kafka's, on which a member logs in by SCRAM all the time. The Lease of a killed process is deleted to spare the wait for its end, which is
-the matter of test_replicas.py.
+Two operators get the same changes. One is killed in each of them, the other never. The tree of the killed one is a real Kafka's, where
+a member logs in by SCRAM all the time. The Lease of a killed process is deleted, so that the test need not wait for its end;
+test_replicas.py tests that wait.
 """
 
 import random
@@ -18,7 +18,7 @@ from kubernetes.client import ApiClient
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
-from tests.integration.operator.estate import MEMBERS_PER_TIER, TIERS, Estate, lay_out, one_leader_on_each_broker
+from tests.integration.operator.installation import MEMBERS_PER_TIER, TIERS, Installation, lay_out, one_leader_on_each_broker
 from tests.integration.operator.operator_process import OperatorProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -27,13 +27,13 @@ SEED = 3
 FIRST_RATE = 1_000_000
 RAISE = 100_000
 PASSWORD = "scram-password"
-# From when on the kill is due, and how long after it at most: the change is sent, a quota is written, a tier's status says so.
+# After which event the kill comes, and how many seconds later at most: the change is sent, a quota is written, a tier reports it.
 Moment = tuple[str, float]
-MOMENTS: tuple[Moment, ...] = (("sent", 0.05), ("sent", 0.5), ("written", 0.02), ("written", 0.2), ("told", 0.1))
+MOMENTS: tuple[Moment, ...] = (("sent", 0.05), ("sent", 0.5), ("written", 0.02), ("written", 0.2), ("reported", 0.1))
 
 
 class Logins(threading.Thread):
-    """One user who logs in again and again; `refused` tells how often that failed."""
+    """One user who logs in again and again. `accepted` and `refused` count the attempts."""
 
     def __init__(self, kafka: KafkaLab, user: str) -> None:
         super().__init__(name="logins", daemon=True)
@@ -56,7 +56,7 @@ class Logins(threading.Thread):
 
 @pytest.fixture
 def connected() -> Iterator[Callable[[str], KazooClient]]:
-    """Makes started clients of a ZooKeeper."""
+    """A function that makes started clients of a ZooKeeper."""
     with ExitStack() as stack:
 
         def connect(address: str) -> KazooClient:
@@ -70,10 +70,10 @@ def connected() -> Iterator[Callable[[str], KazooClient]]:
 
 
 @pytest.fixture
-def estates(
+def installations(
     kafka: KafkaLab, crds: KubeApi, api_client: ApiClient, chroot: str, unique_name: str, connected: Callable[[str], KazooClient]
-) -> Iterator[tuple[Estate, Estate]]:
-    """The one whose operator is killed, on the tree of the real Kafka, and its twin on a tree laid out alike."""
+) -> Iterator[tuple[Installation, Installation]]:
+    """Two installations: the one whose operator is killed, on the real Kafka's tree, and a twin on a copy of that tree."""
     one_leader_on_each_broker(kafka, unique_name)
     users = tuple(f"{unique_name}-{number:02}" for number in range(TIERS * MEMBERS_PER_TIER))
     kafka.create_scram_user(users[0], PASSWORD)
@@ -81,29 +81,33 @@ def estates(
     lay_out(twin, kafka.cluster_id)
     twin.create(f"/config/users/{users[0]}", real.get(f"/config/users/{users[0]}")[0])
     killed, whole = (
-        Estate(api_client, f"{unique_name}-{name}", tree, address, kafka.bootstrap_servers, unique_name, users)
+        Installation(api_client, f"{unique_name}-{name}", tree, address, kafka.bootstrap_servers, unique_name, users)
         for name, tree, address in (("killed", real, kafka.zookeeper_connect), ("whole", twin, chroot))
     )
     yield killed, whole
-    for estate in (killed, whole):
-        estate.abandon()
+    for installation in (killed, whole):
+        installation.abandon()
 
 
-def _kill_at(moment: Moment, operator: OperatorProcess, estate: Estate, *, rate: int, chance: random.Random) -> bool:
-    """Kill it then; returns whether the change was still unfinished."""
+def _kill_at(moment: Moment, operator: OperatorProcess, installation: Installation, *, rate: int, chance: random.Random) -> bool:
+    """Kill the operator at this moment and return whether the change was still unfinished."""
     stage, longest_seconds = moment
-    reached = {"sent": lambda: True, "written": lambda: estate.has_any(rate), "told": lambda: estate.told(rate) > 0}[stage]
+    reached = {
+        "sent": lambda: True,
+        "written": lambda: installation.has_any(rate),
+        "reported": lambda: installation.tiers_reporting(rate) > 0,
+    }[stage]
     wait_until(reached, f"stage {stage!r} of rate {rate}", timeout_seconds=30, poll_seconds=0.002)
     deadly = threading.Timer(chance.uniform(0, longest_seconds), operator.kill)
     deadly.start()
     deadly.join()
-    return not estate.is_settled(rate)
+    return not installation.is_settled(rate)
 
 
-def test_killed_at_any_moment_and_started_again_it_ends_where_an_undisturbed_operator_ends(
-    kafka: KafkaLab, crds: KubeApi, estates: tuple[Estate, Estate], tmp_path: Path
+def test_killed_at_any_moment_and_started_again_it_reaches_the_state_of_an_undisturbed_operator(
+    kafka: KafkaLab, crds: KubeApi, installations: tuple[Installation, Installation], tmp_path: Path
 ) -> None:
-    killed, whole = estates
+    killed, whole = installations
     chance = random.Random(SEED)
     logins = Logins(kafka, killed.users[0])
     unfinished = 0
@@ -111,20 +115,20 @@ def test_killed_at_any_moment_and_started_again_it_ends_where_an_undisturbed_ope
         logins.start()
         stack.callback(logins.end)
         rate = FIRST_RATE
-        for estate in estates:
-            estate.install(rate)
+        for installation in installations:
+            installation.install(rate)
         stack.enter_context(OperatorProcess(crds, whole.namespace, tmp_path, name="whole"))
         for number, moment in enumerate((*MOMENTS, None)):
             operator = stack.enter_context(OperatorProcess(crds, killed.namespace, tmp_path, name=f"killed-{number}"))
             operator.wait_for_a_pass()
-            for estate in estates:
-                estate.settle(rate)
-            assert killed.world() ^ whole.world() == frozenset(), f"killed {MOMENTS[:number][-1:]}, seed {SEED}"
+            for installation in installations:
+                installation.settle(rate)
+            assert killed.state() ^ whole.state() == frozenset(), f"killed {MOMENTS[:number][-1:]}, seed {SEED}"
             if moment is None:
                 break
             rate += RAISE
-            for estate in (whole, killed):
-                estate.promise(rate)
+            for installation in (whole, killed):
+                installation.change_contracts(rate)
             unfinished += _kill_at(moment, operator, killed, rate=rate, chance=chance)
             killed.delete_lease()
     assert unfinished > 0, "no kill came while there was anything left to do"

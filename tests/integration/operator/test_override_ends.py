@@ -1,4 +1,4 @@
-"""An override on real parts: in force within a pass, told in its status, and over by itself at the second that it names."""
+"""An override on real parts: in force within a pass, reported in its status, and ended by itself at its `expiresAt`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ CONTRACT, OVERRIDDEN = "1000000", "500000"
 
 
 def status(api_client: ApiClient, namespace: str, kind: ResourceKind) -> dict[str, Any]:
-    """That of the only object of this kind."""
+    """The status of the only object of this kind."""
     (found,) = CustomObjectsApi(api_client).list_namespaced_custom_object(kind.group, kind.version, namespace, kind.plural)["items"]
     return dict(found.get("status") or {})
 
 
 def end_soon(api_client: ApiClient, namespace: str) -> float:
-    """Let the override end a few seconds from now, whatever it was to last; returns when that is (unix time)."""
+    """Let the override end a few seconds from now and return that moment (unix time)."""
     ends = time.time() + AHEAD_SECONDS
     body = {"spec": {"expiresAt": datetime.fromtimestamp(ends, UTC).isoformat(timespec="milliseconds")}}
     kind = QUOTA_OVERRIDES
@@ -43,7 +43,7 @@ def end_soon(api_client: ApiClient, namespace: str) -> float:
     return ends
 
 
-def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
+def test_it_is_in_force_until_its_end_and_at_most_a_few_seconds_longer(
     crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
@@ -77,7 +77,7 @@ def test_it_is_in_force_until_its_end_and_not_longer_than_a_few_seconds_beyond(
             ends = end_soon(api_client, namespace)
             wait_until(lambda: quota() == CONTRACT, "the contract to be back", timeout_seconds=AHEAD_SECONDS + 10)
             assert ends <= time.time() < ends + 10
-            wait_until(lambda: state() == "Expired", "its end to be told", timeout_seconds=10)
+            wait_until(lambda: state() == "Expired", "its end to be reported", timeout_seconds=10)
             wait_until(lambda: "OverrideExpired" in events(), "the event of its end", timeout_seconds=10)
         finally:  # while a policy is there, no other may have the cluster
             crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=60s")

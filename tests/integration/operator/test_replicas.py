@@ -1,6 +1,6 @@
-"""Two replicas as processes: one writes, the other takes over when the first is killed or told to stop; both answer their probes.
+"""Two replicas as processes: one writes, the other takes over when the first is killed or gets SIGTERM. Both answer their probes.
 
-The life of the replicas is played once and written down; each test reads one rule off it.
+The replicas run once and their history is recorded. Each test checks one rule on that record.
 """
 
 import time
@@ -19,7 +19,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.zookeeper import ZooKeeperLab
-from tests.integration.operator.estate import MEMBERS_PER_TIER, TIERS, Estate, lay_out, one_leader_on_each_broker
+from tests.integration.operator.installation import MEMBERS_PER_TIER, TIERS, Installation, lay_out, one_leader_on_each_broker
 from tests.integration.operator.operator_process import OperatorProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -30,8 +30,8 @@ WRITES = "tidegate_quota_writes_total"
 
 
 @dataclass
-class Life:
-    """What was seen. A takeover lasts from the signal to the Lease in the name of another."""
+class History:
+    """What the replicas did. A takeover lasts from the signal until another replica holds the Lease."""
 
     writes_of_the_holder: float
     writes_of_the_other: float
@@ -47,8 +47,8 @@ class Life:
 
 
 @pytest.fixture(scope="module")
-def estate(kafka: KafkaLab, api_client: ApiClient, zookeeper: ZooKeeperLab) -> Iterator[Estate]:
-    """Fifty members on a tree of their own; leaders come from the real brokers."""
+def installation(kafka: KafkaLab, api_client: ApiClient, zookeeper: ZooKeeperLab) -> Iterator[Installation]:
+    """Fifty members on a ZooKeeper tree of their own. Leaders come from the real brokers."""
     name = f"replicas-{uuid.uuid4().hex[:8]}"
     one_leader_on_each_broker(kafka, name)
     root = KazooClient(zookeeper.connect)
@@ -60,93 +60,93 @@ def estate(kafka: KafkaLab, api_client: ApiClient, zookeeper: ZooKeeperLab) -> I
     client.start()
     lay_out(client, kafka.cluster_id)
     users = tuple(f"{name}-{number:02}" for number in range(MEMBERS))
-    estate = Estate(api_client, name, client, f"{zookeeper.connect}/{name}", kafka.bootstrap_servers, name, users)
-    yield estate
-    estate.abandon()
+    installation = Installation(api_client, name, client, f"{zookeeper.connect}/{name}", kafka.bootstrap_servers, name, users)
+    yield installation
+    installation.abandon()
     client.stop()
     client.close()
 
 
 @pytest.fixture(scope="module")
-def life(crds: KubeApi, estate: Estate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+def history(crds: KubeApi, installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
     directory = tmp_path_factory.mktemp("replicas")
     with ExitStack() as stack:
 
         def start(name: str) -> OperatorProcess:
-            return stack.enter_context(OperatorProcess(crds, estate.namespace, directory, name=name))
+            return stack.enter_context(OperatorProcess(crds, installation.namespace, directory, name=name))
 
-        yield _live(estate, first=start("first"), second=start("second"), start=start)
+        yield _run(installation, first=start("first"), second=start("second"), start=start)
 
 
-def _live(estate: Estate, *, first: OperatorProcess, second: OperatorProcess, start: Any) -> Life:
-    estate.install(FIRST_RATE)
-    estate.settle(FIRST_RATE)
-    holder, other = (first, second) if estate.lease_holder() == first.identity else (second, first)
+def _run(installation: Installation, *, first: OperatorProcess, second: OperatorProcess, start: Any) -> History:
+    installation.install(FIRST_RATE)
+    installation.settle(FIRST_RATE)
+    holder, other = (first, second) if installation.lease_holder() == first.identity else (second, first)
     writes = [replica.metrics().get(WRITES, 0.0) for replica in (holder, other)]
     liveness = [replica.liveness() for replica in (holder, other)]
-    before = estate.versions()
+    before = installation.versions()
 
     holder.kill()
     killed_at = time.monotonic()
     third = start("third")
-    takeover_after_kill_seconds = _taken_over(estate, other, since=killed_at)
+    takeover_after_kill_seconds = _taken_over(installation, other, since=killed_at)
     other.wait_for_a_pass()
-    after = estate.versions()
-    estate.promise(AFTER_TAKEOVER)
-    estate.settle(AFTER_TAKEOVER)
+    after = installation.versions()
+    installation.change_contracts(AFTER_TAKEOVER)
+    installation.settle(AFTER_TAKEOVER)
     writes_of_the_successor = other.metrics()[WRITES]
     exposed = other.exposed_names()
 
     third.wait_for("Operator started")
-    estate.promise(AT_THE_END)
-    wait_until(lambda: estate.has_any(AT_THE_END), "the middle of a pass", timeout_seconds=30, poll_seconds=0.002)
+    installation.change_contracts(AT_THE_END)
+    wait_until(lambda: installation.has_any(AT_THE_END), "the middle of a pass", timeout_seconds=30, poll_seconds=0.002)
     other.terminate()
-    reported_at = time.monotonic()
+    signalled_at = time.monotonic()
     exit_code = other.exit_code(timeout_seconds=60)
-    exit_seconds = time.monotonic() - reported_at
-    takeover_after_term_seconds = _taken_over(estate, third, since=reported_at)
-    estate.settle(AT_THE_END)
-    return Life(
+    exit_seconds = time.monotonic() - signalled_at
+    takeover_after_term_seconds = _taken_over(installation, third, since=signalled_at)
+    installation.settle(AT_THE_END)
+    return History(
         *writes, liveness, exposed, takeover_after_kill_seconds, before, after, writes_of_the_successor, exit_code, exit_seconds,
         takeover_after_term_seconds,
     )  # fmt: skip
 
 
-def _taken_over(estate: Estate, successor: OperatorProcess, *, since: float) -> float:
-    wait_until(lambda: estate.lease_holder() == successor.identity, "another to hold the Lease", timeout_seconds=60)
+def _taken_over(installation: Installation, successor: OperatorProcess, *, since: float) -> float:
+    wait_until(lambda: installation.lease_holder() == successor.identity, "another to hold the Lease", timeout_seconds=60)
     return time.monotonic() - since
 
 
-def test_one_replica_writes_and_the_other_writes_nothing(life: Life) -> None:
-    assert (life.writes_of_the_holder, life.writes_of_the_other) == (MEMBERS, 0)
+def test_one_replica_writes_and_the_other_writes_nothing(history: History) -> None:
+    assert (history.writes_of_the_holder, history.writes_of_the_other) == (MEMBERS, 0)
 
 
-def test_a_replica_that_waits_is_as_alive_as_one_that_writes(life: Life) -> None:
-    assert life.liveness == [200, 200]
+def test_a_waiting_replica_is_as_live_as_the_one_that_writes(history: History) -> None:
+    assert history.liveness == [200, 200]
 
 
-def test_a_killed_holder_is_replaced_within_15_seconds(life: Life) -> None:
-    assert life.takeover_after_kill_seconds <= 15
+def test_a_killed_holder_is_replaced_within_15_seconds(history: History) -> None:
+    assert history.takeover_after_kill_seconds <= 15
 
 
-def test_whoever_takes_over_changes_nothing_that_stands(life: Life) -> None:
-    assert life.after_takeover == life.before_takeover
+def test_a_takeover_changes_nothing_that_is_in_force(history: History) -> None:
+    assert history.after_takeover == history.before_takeover
 
 
-def test_whoever_took_over_writes_what_changes_from_then_on(life: Life) -> None:
-    assert life.writes_of_the_successor == MEMBERS
+def test_the_successor_writes_later_changes(history: History) -> None:
+    assert history.writes_of_the_successor == MEMBERS
 
 
-def test_told_to_stop_in_the_middle_of_a_pass_it_ends_with_code_0_within_seconds(life: Life) -> None:
-    assert (life.exit_code, life.exit_seconds < 10) == (0, True)
+def test_sigterm_in_the_middle_of_a_pass_ends_the_holder_with_code_0_within_seconds(history: History) -> None:
+    assert (history.exit_code, history.exit_seconds < 10) == (0, True)
 
 
-def test_a_holder_that_is_told_to_stop_hands_over_at_once(life: Life) -> None:
-    assert life.takeover_after_term_seconds - life.exit_seconds < 4
+def test_a_holder_that_gets_sigterm_hands_over_at_once(history: History) -> None:
+    assert history.takeover_after_term_seconds - history.exit_seconds < 4
 
 
-def test_the_documented_metrics_are_served(life: Life) -> None:
+def test_the_documented_metrics_are_served(history: History) -> None:
     page = Path("docs/metrics.md").read_text(encoding="utf-8")
     documented = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
     assert documented
-    assert documented <= life.exposed
+    assert documented <= history.exposed

@@ -1,4 +1,4 @@
-"""The operator with the rights that `examples/rights/` gives and not one more: it does its whole work, and nothing is refused."""
+"""The rights of `examples/rights/` suffice: with exactly these the operator does its whole work, and nothing is refused."""
 
 from __future__ import annotations
 

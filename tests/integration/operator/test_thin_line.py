@@ -1,4 +1,4 @@
-"""The whole way once: kubectl apply -> the operator as a process -> a quota in ZooKeeper -> a real client that slows down."""
+"""The whole path once: kubectl apply, the operator as a process, a quota in ZooKeeper, and a real client that slows down."""
 
 import json
 import signal
@@ -60,7 +60,7 @@ def tier(namespace: str, user: str, topic: str) -> dict[str, object]:
 
 
 def mean_rate_of_a_greedy_producer(kafka: KafkaLab, user: str, topic: str, *, directory: Path) -> float:
-    """Bytes per second over a whole sawtooth of the throttle (12 s), after the first burst has been paid for."""
+    """Bytes per second over one whole sawtooth of the throttling (12 s), after the mute that follows the first burst."""
     plan = LoadPlan(
         name="greedy",
         mode="produce",

@@ -25,7 +25,7 @@ from lab.process import wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from lab.quota_watch import QuotaWatch
 from lab.zookeeper import ZooKeeperLab
-from tests.integration.operator.estate import lay_out
+from tests.integration.operator.installation import lay_out
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
 

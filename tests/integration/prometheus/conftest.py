@@ -11,7 +11,7 @@ import pytest
 from controller_logic.model import Readings
 from lab.process import wait_until
 from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
-from tests.integration.prometheus.estate import broker_page, node_page, twin_page
+from tests.integration.prometheus.exporter_pages import broker_page, node_page, twin_page
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer, Queries
 
@@ -23,7 +23,7 @@ Read = Callable[..., Readings]
 
 @pytest.fixture(scope="session")
 def exporters() -> Iterator[dict[tuple[str, int], Exporter]]:
-    """By job and broker."""
+    """The exporters, by job and broker."""
     with ExitStack() as stack:
         pages = {("node", broker): partial(node_page, broker) for broker in BROKERS}
         pages |= {("kafka", broker): partial(broker_page, broker) for broker in BROKERS}
@@ -32,8 +32,8 @@ def exporters() -> Iterator[dict[tuple[str, int], Exporter]]:
 
 
 @pytest.fixture(scope="session")
-def estate(exporters: dict[tuple[str, int], Exporter]) -> Iterator[PrometheusLab]:
-    """A Prometheus with some seconds of history."""
+def prometheus_of_cases(exporters: dict[tuple[str, int], Exporter]) -> Iterator[PrometheusLab]:
+    """A Prometheus that scrapes the made-up exporters, with some seconds of history."""
     targets = [ScrapeTarget(job, exporter.address, broker) for (job, broker), exporter in exporters.items()]
     with PrometheusLab(targets) as server:
         wait_until(lambda: min(exporter.scrapes for exporter in exporters.values()) >= HISTORY_SCRAPES, "some history", timeout_seconds=30)
@@ -41,13 +41,16 @@ def estate(exporters: dict[tuple[str, int], Exporter]) -> Iterator[PrometheusLab
 
 
 @pytest.fixture
-def read(estate: PrometheusLab) -> Iterator[Read]:
-    """Reads once, at a 1 s scrape; what is given replaces the settings, `server` those of the server, `clock` the time."""
+def read(prometheus_of_cases: PrometheusLab) -> Iterator[Read]:
+    """A function that reads once, at a scrape interval of 1 s.
+
+    Its arguments replace settings: `server` those of the server, `clock` the time, all others those of the metrics.
+    """
     readers: list[PrometheusReader] = []
 
     def once(*, server: dict[str, object] | None = None, clock: Callable[[], float] | None = None, **settings: object) -> Readings:
         given = {"scrape_interval_seconds": 1, "stale_after_seconds": 3, **settings}
-        where = PrometheusServer(**{"url": estate.url, **(server or {})})  # type: ignore[arg-type]
+        where = PrometheusServer(**{"url": prometheus_of_cases.url, **(server or {})})  # type: ignore[arg-type]
         reader = PrometheusReader(MetricsSettings(where, **given), **({} if clock is None else {"clock": clock}))  # type: ignore[arg-type]
         readers.append(reader)
         return reader.read(BROKERS)
@@ -58,10 +61,10 @@ def read(estate: PrometheusLab) -> Iterator[Read]:
 
 
 def egress(case: str) -> Queries:
-    """Only the counters of this case."""
+    """Queries for the counters of this case only."""
     return Queries(egress=f'moved{{case="{case}"}}')
 
 
 def fetch(case: str) -> Queries:
-    """Only the clients' rates of this case."""
+    """Queries for the clients' rates of this case only."""
     return Queries(fetch_rate=f'rate{{case="{case}"}}')

@@ -25,7 +25,7 @@ def test_each_clients_rate_and_throttle_time_are_read_in_both_directions(read: R
     assert clients[ALICE, 1, Direction.INGRESS].bytes_per_second == 3000
 
 
-def test_throttled_by_so_much_not_at_all_and_unknown_are_three_things(read: Read) -> None:
+def test_a_throttle_time_zero_and_unknown_are_three_things(read: Read) -> None:
     clients = read().clients
     assert clients[PAIR, 1, Direction.EGRESS].throttle_milliseconds == 350.5
     assert clients[ALICE, 1, Direction.EGRESS].throttle_milliseconds == 0.0
@@ -39,30 +39,30 @@ def test_a_rate_has_the_time_of_its_own_sample(read: Read) -> None:
     assert len(ages) > 1
 
 
-def test_a_broker_that_tells_no_client_is_told_where_others_do(read: Read) -> None:
+def test_a_broker_without_clients_is_reported_where_others_have_some(read: Read) -> None:
     assert [problem.broker for problem in read().problems if problem.reason is Reason.CLIENTS_NOT_METERED] == [3]
 
 
 @pytest.mark.parametrize("case", ["nan", "infinite", "negative"])
-def test_a_rate_that_is_no_amount_is_unknown_and_told(read: Read, case: str) -> None:
+def test_a_rate_that_is_no_amount_is_unknown_and_reported(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch(case))
     assert readings.clients == {}
     assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
 
 
-@pytest.mark.parametrize("case", ["nobody", "unspellable"])
-def test_a_series_that_names_no_client_is_left_out_and_told(read: Read, case: str) -> None:
+@pytest.mark.parametrize("case", ["no-client", "unspellable"])
+def test_a_series_that_names_no_client_is_left_out_and_reported(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch(case))
     assert readings.clients == {}
     assert Reason.METRICS_AMBIGUOUS in {problem.reason for problem in readings.problems}
 
 
-def test_a_client_of_whom_two_series_tell_is_unknown_there_and_known_elsewhere(read: Read) -> None:
+def test_a_client_with_two_series_is_unknown_there_and_known_elsewhere(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch("twice"))
     assert {broker for _, broker, _ in readings.clients} == {2, 3}
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_AMBIGUOUS] == [1]
 
 
 def test_no_client_anywhere_is_one_problem(read: Read) -> None:
-    readings = read(preset=Preset.CUSTOM, queries=fetch("never heard of"))
+    readings = read(preset=Preset.CUSTOM, queries=fetch("never exported"))
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.CLIENTS_NOT_METERED] == [None]

@@ -1,4 +1,4 @@
-"""What the metering quota does on real brokers: users without a quota of their own are counted, and nobody is throttled."""
+"""The metering quota on real brokers: users without a quota of their own are counted, and no one is throttled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MESSAGE_BYTES = 100_000
 
 @pytest.fixture
 def stranger(kafka: KafkaLab, unique_name: str) -> str:
-    """A user whom nobody gave a quota, and no broker has seen."""
+    """A user without a quota, whom no broker has seen."""
     kafka.create_scram_user(unique_name, "right")
     wait_until(lambda: kafka.can_log_in(unique_name, "right"), "the SCRAM login", timeout_seconds=20)
     return unique_name
@@ -33,7 +33,7 @@ def stranger(kafka: KafkaLab, unique_name: str) -> str:
 
 @pytest.fixture
 def metering(kafka: KafkaLab) -> Iterator[None]:
-    """The default user's quota that never binds, taken away at the end."""
+    """Set the default user's quota that never binds, and remove it at the end."""
     store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     seen = store.read([DEFAULT_USER])[DEFAULT_USER]
     store.write([first(seen, {key: str(NEVER_BINDS) for key in BYTE_RATE_KEYS})], kafka.cluster_id)
@@ -59,6 +59,6 @@ def test_a_user_without_a_quota_is_metered_and_never_throttled(kafka: KafkaLab, 
         return read.bytes_per_second if read is not None else 0.0
 
     wait_until(lambda: rate() > MESSAGE_BYTES, "a rate of a user without a quota", timeout_seconds=30)
-    told = reader.read({1, 2, 3}).clients[key]
+    metered = reader.read({1, 2, 3}).clients[key]
     reader.close()
-    assert not told.throttle_milliseconds
+    assert not metered.throttle_milliseconds

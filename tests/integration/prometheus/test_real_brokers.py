@@ -1,4 +1,4 @@
-"""Real brokers and the real JMX exporter: names with every kind of sign come back as the entities that were given quotas."""
+"""Real brokers and the real JMX exporter: names with odd characters are read as the entities that have the quotas."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_clients_with_odd_names_are_read_as_the_entities_that_have_the_quotas(
     reader = PrometheusReader(settings)
 
     def metered_traffic() -> Readings | None:
-        # Sent again each time: a broker meters a client from its first quota on, and is told of that a moment after it is written.
+        # Sent again each time: a broker meters a client from its first quota on, and reads that a moment after it is written.
         for entity in metered:
             produce(kafka, entity, unique_name)
         readings = reader.read({1, 2, 3})

@@ -1,4 +1,4 @@
-"""What a real Prometheus does when it cannot answer, and what a reading then says."""
+"""Readings from a real Prometheus that refuses a query, answers too much, hangs, or has an unknown certificate."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ def test_an_answer_above_the_limit_of_size_is_not_read(read: Read) -> None:
     assert reasons(readings) == {Reason.METRICS_INCOMPLETE}
 
 
-def test_a_frozen_prometheus_costs_no_more_than_the_time_given_and_the_next_reading_is_whole(estate: PrometheusLab, read: Read) -> None:
-    os.kill(estate.process.pid, signal.SIGSTOP)
+def test_a_frozen_prometheus_costs_the_given_time_at_most_and_the_next_reading_is_whole(
+    prometheus_of_cases: PrometheusLab, read: Read
+) -> None:
+    os.kill(prometheus_of_cases.process.pid, signal.SIGSTOP)
     try:
         started = time.monotonic()
         frozen = read(server={"reading_timeout_seconds": 0.8, "read_timeout_seconds": 0.4})
         seconds = time.monotonic() - started
     finally:
-        os.kill(estate.process.pid, signal.SIGCONT)
+        os.kill(prometheus_of_cases.process.pid, signal.SIGCONT)
     assert (frozen.nic, frozen.clients) == ({}, {})
     assert reasons(frozen) == {Reason.PROMETHEUS_UNREACHABLE}
     assert len(frozen.problems) == 1
@@ -65,10 +67,10 @@ def test_an_encrypted_prometheus_is_asked_under_its_own_authority_only(tmp_path:
 
     with serving(nothing, tls=tls) as server:
         address = server.url.replace("http:", "https:")
-        told, refused = (
+        trusted, refused = (
             PrometheusReader(MetricsSettings(PrometheusServer(address, tls=tls_texts, reading_timeout_seconds=1))).read(BROKERS)
             for tls_texts in (TlsTexts(made.authority.read_bytes()), None)
         )
-    assert Reason.PROMETHEUS_UNREACHABLE not in reasons(told)
+    assert Reason.PROMETHEUS_UNREACHABLE not in reasons(trusted)
     assert reasons(refused) == {Reason.PROMETHEUS_UNREACHABLE}
     assert "CERTIFICATE_VERIFY_FAILED" in refused.problems[0].message

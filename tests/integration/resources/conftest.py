@@ -1,4 +1,4 @@
-"""What a real API server with this checkout's CRDs answers to an object that it is asked to create."""
+"""The answer of a real API server with this checkout's CRDs to an object that it is asked to create."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def served(crds: KubeApi) -> KubeApi:
 
 @pytest.fixture(scope="session")
 def answer(served: KubeApi, api_client: client.ApiClient) -> Answer:
-    """What the server says to creating a document, strictly and as a dry run: None = accepted, else its message."""
+    """The server's answer to creating a document, strictly and as a dry run: None if it accepts, else its message."""
     api = client.CustomObjectsApi(api_client)
 
     def create(document: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Models and CRDs are two readers of one declaration: what one accepts, the other accepts too.
+"""Models and CRDs come from one declaration: an object that one accepts, the other accepts too.
 
 Sound objects are bent in a few random places with values that have been troublesome somewhere, and put to both.
 """
@@ -70,7 +70,7 @@ def _apart(changes: Mapping[str, object]) -> bool:
     return not inside and not any(path.rpartition(".")[2].isdigit() and value is ABSENT for path, value in changes.items())
 
 
-# The strategies draw no random number of their own, but kazoo's threads of other tests in this process do, and hypothesis cannot tell.
+# The strategies draw no random number of their own, but kazoo's threads of other tests do, and hypothesis cannot distinguish them.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(document=st.one_of(bent(policy), bent(tier), overrides()))

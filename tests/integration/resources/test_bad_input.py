@@ -1,4 +1,4 @@
-"""The bad-input table against a real API server: every row is refused, in words that a person can act on."""
+"""The bad-input table against a real API server: every row is refused with a message that names the field and the rule."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The kinds as a new user meets them in kubectl: what is shown, explained, waited for and selected."""
+"""The kinds in kubectl: columns, explanations, waiting for conditions, and field selectors."""
 
 import json
 from pathlib import Path

@@ -9,29 +9,29 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lab.cache import RunDirectory
-from tests.integration.rollup.estate import write_estate
 from tests.integration.rollup.history_server import HistoryServer
+from tests.integration.rollup.known_history import write_known_history
 from tidegate.rollup.spark.session import spark_session
 
 
 @pytest.fixture(scope="session")
 def history() -> Iterator[HistoryServer]:
-    """A real Prometheus that holds what tests write into it."""
+    """A real Prometheus into which tests write samples."""
     with _server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def estate() -> Iterator[HistoryServer]:
-    """Another one, with two brokers' history in it: a server takes no samples much older than the newest it has."""
+def known_history() -> Iterator[HistoryServer]:
+    """Another one, with the known history of two brokers. A server accepts no samples much older than its newest one."""
     with _server() as server:
-        write_estate(server)
+        write_known_history(server)
         yield server
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The only start of Spark in the whole suite; commands find it open and use it."""
+    """The only Spark session of the suite. Commands find it open and use it."""
     with spark_session("test", memory="768m") as session:
         yield session
 

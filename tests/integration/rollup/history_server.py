@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes nothing: tests write samples into it, any value at any time, as remote write does."""
+"""A real Prometheus that scrapes nothing: tests write samples with any value and any time into it, by remote write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate rollup` and `tidegate report` as people type them, on a real Prometheus and a real Spark."""
+"""The commands `tidegate rollup` and `tidegate report` on a real Prometheus and a real Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.goldens.golden import numbers
-from tests.integration.rollup.estate import (
+from tests.integration.rollup.history_server import HistoryServer
+from tests.integration.rollup.known_history import (
     BROKERS,
     CONTRACTS,
     DECLARED_LIMIT,
@@ -23,7 +24,6 @@ from tests.integration.rollup.estate import (
     THROTTLED_RATE,
     moved,
 )
-from tests.integration.rollup.history_server import HistoryServer
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.commands.rollup import span_words
@@ -47,7 +47,7 @@ def tier(name: str, level: str, user: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The estate's policy, as people write it."""
+    """The policy of the known history, as a file of resources."""
     kafka = {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk-1:2181"}}
     rollup = {"storage": {"url": "s3://usage/shop"}, "pricePerGiB": {"fetch": "0.02"}}
     metrics, brokers = {"prometheus": {"url": "http://prometheus:9090"}}, {"egress": {"limit": str(DECLARED_LIMIT)}}
@@ -58,12 +58,12 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def store(estate: HistoryServer, spark: SparkSession, policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(known_history: HistoryServer, spark: SparkSession, policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("usage")
-    code, said = call("rollup", "run", "--prometheus", estate.url, *PERIOD, "--out", str(folder), "--file", str(policy))
-    assert code == 0, said
-    assert numbers(said) >= {1, 2}
-    assert "remote-read-chunks" in said
+    code, output = call("rollup", "run", "--prometheus", known_history.url, *PERIOD, "--out", str(folder), "--file", str(policy))
+    assert code == 0, output
+    assert numbers(output) >= {1, 2}
+    assert "remote-read-chunks" in output
     return folder
 
 
@@ -73,12 +73,12 @@ def call(*arguments: str, now_ms: int = END_MS) -> tuple[int, str]:
 
 
 def answer(*arguments: str) -> dict[str, object]:
-    code, said = call(*arguments, "--output", "json")
-    assert code == 0, said
-    return dict(json.loads(said))
+    code, output = call(*arguments, "--output", "json")
+    assert code == 0, output
+    return dict(json.loads(output))
 
 
-def test_show_tells_who_had_most(store: Path) -> None:
+def test_show_lists_the_largest_users_first(store: Path) -> None:
     rows = answer("rollup", "show", "usage_1h", "--store", str(store))["rows"]
     assert isinstance(rows, Sequence)
     assert {row["user"] for row in rows[:2]} == {"alice"}
@@ -86,12 +86,13 @@ def test_show_tells_who_had_most(store: Path) -> None:
 
 
 def test_the_hour_under_way_is_published_as_far_as_it_is_over_and_whole_by_the_next_run(
-    estate: HistoryServer, spark: SparkSession, policy: Path, store: Path, tmp_path: Path
+    known_history: HistoryServer, spark: SparkSession, policy: Path, store: Path, tmp_path: Path
 ) -> None:
-    asked = ("rollup", "run", "--prometheus", estate.url, "--from", PERIOD[1], "--out", str(tmp_path), "--file", str(policy), "--running")
-    code, said = call(*asked, now_ms=SECOND_HOUR_MS + 17 * MINUTE_MS)
-    assert code == 0, said
-    assert span_words(SECOND_HOUR_MS - 60 * MINUTE_MS, SECOND_HOUR_MS + 15 * MINUTE_MS) in said
+    source = ("--prometheus", known_history.url, "--from", PERIOD[1], "--file", str(policy))
+    asked = ("rollup", "run", *source, "--out", str(tmp_path), "--running")
+    code, output = call(*asked, now_ms=SECOND_HOUR_MS + 17 * MINUTE_MS)
+    assert code == 0, output
+    assert span_words(SECOND_HOUR_MS - 60 * MINUTE_MS, SECOND_HOUR_MS + 15 * MINUTE_MS) in output
     used = {row["user"]: 0 for row in rows_of(tmp_path)}
     for row in rows_of(tmp_path):
         used[row["user"]] += row["bytes"]
@@ -116,24 +117,24 @@ def test_verify_finds_a_whole_store_whole_and_a_torn_one_torn(store: Path) -> No
     content = file.read_bytes()
     file.write_bytes(content[:-1])
     try:
-        code, said = call("rollup", "verify", "--store", str(store))
+        code, output = call("rollup", "verify", "--store", str(store))
     finally:
         file.write_bytes(content)
-    assert code == 1, said
-    assert file.name in said
+    assert code == 1, output
+    assert file.name in output
 
 
 def test_the_report_has_every_byte(store: Path, tmp_path: Path) -> None:
-    code, said = call("report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--fetch-price", "0.02", "--currency", "EUR")
-    assert code == 0, said
+    code, output = call("report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--fetch-price", "0.02", "--currency", "EUR")
+    assert code == 0, output
     figures = json.loads((tmp_path / "report.json").read_text())
     assert figures["totalBytes"] == FETCHED
     assert "alice" in (tmp_path / "report.html").read_text()
 
 
 def test_a_report_with_the_policy_names_members_and_recommends_contracts(store: Path, policy: Path, tmp_path: Path) -> None:
-    code, said = call("report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--file", str(policy))
-    assert code == 0, said
+    code, output = call("report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--file", str(policy))
+    assert code == 0, output
     figures = json.loads((tmp_path / "report.json").read_text())
     assert {(one["member"], one["tier"], one["level"]) for one in figures["members"]} == {
         ("member-alice", "streaming/gold", "L1"),
@@ -152,7 +153,7 @@ def test_a_report_with_the_policy_names_members_and_recommends_contracts(store: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("rollup", "run", "--prometheus", "http://127.0.0.1:9", "--from", "10m", "--to", "5m", "--out", "x"), "no whole hour"),
         (("rollup", "show", "usage_2h", "--store", "x"), "There is no table usage_2h"),
@@ -161,7 +162,7 @@ def test_a_report_with_the_policy_names_members_and_recommends_contracts(store: 
         (("report", "--store", "/nowhere/at/all", *PERIOD), "Nothing is published at"),
     ],
 )
-def test_nonsense_is_refused_in_words(arguments: Sequence[str], told: str) -> None:
-    code, said = call(*arguments)
+def test_wrong_arguments_are_refused_by_name(arguments: Sequence[str], message: str) -> None:
+    code, output = call(*arguments)
     assert code == 1
-    assert told in said
+    assert message in output

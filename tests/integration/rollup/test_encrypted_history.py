@@ -1,4 +1,4 @@
-"""History is read from a server that wants to know who asks, under its own authority only."""
+"""Reading history from a server with a certificate of a private authority that requires a client certificate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegate.rollup.transport.remote_read import RemoteReadChunks
 pytestmark = pytest.mark.integration
 
 
-def test_a_server_that_wants_a_certificate_gets_ours_and_refuses_whoever_has_none(tmp_path: Path) -> None:
+def test_a_server_that_requires_a_certificate_gets_ours_and_refuses_clients_without_one(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.certificate, made.key)

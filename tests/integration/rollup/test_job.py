@@ -1,4 +1,4 @@
-"""`tidegate rollup job` and `backfill` for a policy of a real API server, with the rights of examples/rollup/ and not one more."""
+"""`tidegate rollup job` and `backfill` for a policy on a real API server, with exactly the rights of examples/rollup/."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from controller_logic.model import Entity, QuotaKey
 from controller_logic.rollup_schedule import Window
 from lab.kubernetes.api import KubeApi
 from tests.goldens.golden import numbers
-from tests.integration.rollup.estate import END_MS, RATES, SCRAPE_MS, START_MS, moved
 from tests.integration.rollup.history_server import HistoryServer
+from tests.integration.rollup.known_history import END_MS, RATES, SCRAPE_MS, START_MS, moved
 from tests.unit.resources.documents import policy, tier
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
@@ -33,7 +33,7 @@ BOTH_HOURS = ("--from=2026-01-01T22:00:00Z", "--to=2026-01-02T00:00:00Z")
 
 
 @dataclass(frozen=True)
-class Desk:
+class RollupCommands:
     """One policy in a namespace of its own, and the Jobs' account there."""
 
     kube: KubeApi
@@ -42,10 +42,10 @@ class Desk:
     store: UsageStore
 
     def call(self, command: str, *arguments: str, policy: str = "orders", now_ms: int = END_MS + 300_000) -> tuple[int, str]:
-        said = io.StringIO()
-        around = CommandContext(out=said, err=said, now_seconds=lambda: now_ms / 1000)
+        output = io.StringIO()
+        context = CommandContext(out=output, err=output, now_seconds=lambda: now_ms / 1000)
         named = f"--policy={self.namespace}/{policy}"
-        return main(["rollup", command, named, f"--kubeconfig={self.kubeconfig}", *arguments], around), said.getvalue()
+        return main(["rollup", command, named, f"--kubeconfig={self.kubeconfig}", *arguments], context), output.getvalue()
 
     def result(self) -> RollupResult:
         found = json.loads(self.kube.kubectl("get", "configmap", "orders-rollup", "-n", self.namespace, "-o", "json"))
@@ -58,18 +58,18 @@ class Desk:
 
 
 @pytest.fixture
-def desk(crds: KubeApi, namespace: str, estate: HistoryServer, tmp_path: Path) -> Desk:
+def commands(crds: KubeApi, namespace: str, known_history: HistoryServer, tmp_path: Path) -> RollupCommands:
     folder = tmp_path / "usage"
     folder.mkdir()
     rights = RIGHTS.read_text().replace("namespace: streaming", f"namespace: {namespace}")
     crds.kubectl("apply", "-n", namespace, "-f", "-", input=rights)
-    crds.kubectl("create", "secret", "generic", "prometheus", "-n", namespace, "--from-literal=token=nobody-asks")
+    crds.kubectl("create", "secret", "generic", "prometheus", "-n", namespace, "--from-literal=token=unused")
     crds.kubectl(
-        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": declared(namespace, estate.url, folder)})
+        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": declared(namespace, known_history.url, folder)})
     )
     token = crds.kubectl("create", "token", "tidegate-rollup", "-n", namespace, "--duration=1h").strip()
     kubeconfig = crds.kubeconfig_for(token=token, path=tmp_path / "kubeconfig")
-    return Desk(crds, namespace, kubeconfig, UsageStore.at(f"file://{folder}"))
+    return RollupCommands(crds, namespace, kubeconfig, UsageStore.at(f"file://{folder}"))
 
 
 def declared(namespace: str, url: str, folder: Path) -> list[dict[str, Any]]:
@@ -92,11 +92,11 @@ def declared(namespace: str, url: str, folder: Path) -> list[dict[str, Any]]:
     return [orders, gold]
 
 
-def test_a_job_publishes_its_window_and_tells_the_operator(desk: Desk) -> None:
-    code, said = desk.call("job", *LAST_HOUR)
-    assert code == 0, said
-    assert desk.bytes_by_user() == {user: moved(user) for user in RATES}
-    result = desk.result()
+def test_a_job_publishes_its_window_and_a_result_for_the_operator(commands: RollupCommands) -> None:
+    code, output = commands.call("job", *LAST_HOUR)
+    assert code == 0, output
+    assert commands.bytes_by_user() == {user: moved(user) for user in RATES}
+    result = commands.result()
     assert any(window.start_ms <= END_MS - HOUR_MS and window.end_ms == END_MS for window in result.published)
     assert result.usage is not None
     alice = result.usage.figures[Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE]
@@ -104,70 +104,72 @@ def test_a_job_publishes_its_window_and_tells_the_operator(desk: Desk) -> None:
     assert alice.coverage == pytest.approx(3 / 168, abs=1e-4)  # the hour before the two was computed as well: samples may come late
 
 
-def test_a_backfill_fills_what_is_missing_and_then_finds_nothing(desk: Desk) -> None:
-    code, said = desk.call("backfill", *BOTH_HOURS, "--dry-run")
-    assert (code, 2 in numbers(said)) == (0, True), said
-    assert desk.store.windows("usage_5m") == []
-    code, said = desk.call("backfill", *BOTH_HOURS)
-    assert code == 0, said
-    assert set(desk.result().published) == {Window(START_MS, END_MS)}
-    code, said = desk.call("backfill", *BOTH_HOURS)
-    assert (code, 2 in numbers(said)) == (0, True), said
-    assert set(desk.result().published) == {Window(START_MS, END_MS)}
+def test_a_backfill_fills_what_is_missing_and_then_finds_nothing(commands: RollupCommands) -> None:
+    code, output = commands.call("backfill", *BOTH_HOURS, "--dry-run")
+    assert (code, 2 in numbers(output)) == (0, True), output
+    assert commands.store.windows("usage_5m") == []
+    code, output = commands.call("backfill", *BOTH_HOURS)
+    assert code == 0, output
+    assert set(commands.result().published) == {Window(START_MS, END_MS)}
+    code, output = commands.call("backfill", *BOTH_HOURS)
+    assert (code, 2 in numbers(output)) == (0, True), output
+    assert set(commands.result().published) == {Window(START_MS, END_MS)}
 
 
-def test_hours_that_nobody_remembers_are_named_and_all_others_filled(desk: Desk) -> None:
-    code, said = desk.call("backfill", "--from=2025-12-31T10:00:00Z", "--to=2026-01-01T00:00:00Z")
+def test_hours_without_history_are_named_and_all_others_filled(commands: RollupCommands) -> None:
+    code, output = commands.call("backfill", "--from=2025-12-31T10:00:00Z", "--to=2026-01-01T00:00:00Z")
     assert code == 1
-    (left_out,) = [line for line in said.splitlines() if "2025-12-31T10:00:00Z" in line and "2026-01-01T00:00:00Z" in line][-1:]
+    (left_out,) = [line for line in output.splitlines() if "2025-12-31T10:00:00Z" in line and "2026-01-01T00:00:00Z" in line][-1:]
     assert left_out
 
 
 @pytest.mark.parametrize(
-    ("policy", "window", "code", "told"),
+    ("policy", "window", "code", "message"),
     [
-        ("nobody", LAST_HOUR, 64, "BrokerBandwidthPolicy"),
+        ("missing", LAST_HOUR, 64, "BrokerBandwidthPolicy"),
         ("orders", ("--window-start=2026-01-01T23:00:00Z", "--window-end=2026-01-02T01:00:00Z"), 64, ""),
         ("orders", ("--window-start=soon", "--window-end=later"), 64, "'soon'"),
     ],
 )
-def test_what_somebody_has_to_mend_is_not_tried_again(desk: Desk, policy: str, window: tuple[str, str], code: int, told: str) -> None:
-    found, said = desk.call("job", *window, policy=policy)
-    assert found == code, said
-    assert told in said.splitlines()[-1]
+def test_an_error_that_needs_a_person_is_not_retried(
+    commands: RollupCommands, policy: str, window: tuple[str, str], code: int, message: str
+) -> None:
+    found, output = commands.call("job", *window, policy=policy)
+    assert found == code, output
+    assert message in output.splitlines()[-1]
 
 
-def test_an_hour_that_prometheus_never_saw_is_noted_as_empty_once_brokers_are_told_of_again(desk: Desk) -> None:
-    code, said = desk.call("job", "--window-start=2025-12-31T03:00:00Z", "--window-end=2025-12-31T04:00:00Z")
-    assert (code, "2025-12-31T03:00:00Z to 2025-12-31T04:00:00Z" in said) == (0, True), said
-    result = desk.result()
+def test_an_hour_before_all_history_is_recorded_as_empty_once_brokers_have_samples(commands: RollupCommands) -> None:
+    code, output = commands.call("job", "--window-start=2025-12-31T03:00:00Z", "--window-end=2025-12-31T04:00:00Z")
+    assert (code, "2025-12-31T03:00:00Z to 2025-12-31T04:00:00Z" in output) == (0, True), output
+    result = commands.result()
     assert (result.published, [(one.end_ms - one.start_ms) // HOUR_MS for one in result.empty]) == ((), [1])
-    assert desk.store.windows("usage_5m") == []
+    assert commands.store.windows("usage_5m") == []
 
 
-def test_an_hour_of_which_nothing_is_told_stays_open_while_nothing_is_told_of_now(desk: Desk) -> None:
-    """Prometheus may be of the wrong cluster, or not have begun again: nobody knows yet that the hour is lost."""
+def test_an_hour_without_samples_stays_open_while_there_are_no_later_samples(commands: RollupCommands) -> None:
+    """Prometheus may be of the wrong cluster or may not have started again, so it is not certain that the hour is lost."""
     window = ("--window-start=2026-01-03T03:00:00Z", "--window-end=2026-01-03T04:00:00Z")
-    code, said = desk.call("job", *window, now_ms=END_MS + 34 * HOUR_MS)
-    assert code == 64, said
+    code, output = commands.call("job", *window, now_ms=END_MS + 34 * HOUR_MS)
+    assert code == 64, output
 
 
-def test_tables_of_another_version_are_left_alone(desk: Desk) -> None:
+def test_tables_of_another_version_are_left_alone(commands: RollupCommands) -> None:
     empty = Publication(table="usage_5m", window_start_ms=START_MS, run_id="a", staged=[])
-    path = Path(desk.store.storage.address(publish(desk.store, empty, now_ms=END_MS).path))
+    path = Path(commands.store.storage.address(publish(commands.store, empty, now_ms=END_MS).path))
     path.write_text(path.read_text().replace('"schemaVersion": 1', '"schemaVersion": 99'))
-    code, said = desk.call("job", *LAST_HOUR)
-    assert (code, 99 in numbers(said.splitlines()[-1])) == (65, True), said
+    code, output = commands.call("job", *LAST_HOUR)
+    assert (code, 99 in numbers(output.splitlines()[-1])) == (65, True), output
 
 
-def test_a_job_that_is_refused_says_so(desk: Desk) -> None:
-    desk.kube.kubectl("delete", "rolebinding", "tidegate-rollup", "-n", desk.namespace)
-    code, said = desk.call("job", *LAST_HOUR)
-    assert (code, "forbidden" in said.lower()) == (77, True), said
+def test_a_job_without_rights_reports_that(commands: RollupCommands) -> None:
+    commands.kube.kubectl("delete", "rolebinding", "tidegate-rollup", "-n", commands.namespace)
+    code, output = commands.call("job", *LAST_HOUR)
+    assert (code, "forbidden" in output.lower()) == (77, True), output
 
 
-def test_what_may_pass_by_itself_is_tried_again(desk: Desk) -> None:
+def test_an_error_that_may_pass_is_retried(commands: RollupCommands) -> None:
     away = json.dumps({"spec": {"metrics": {"prometheus": {"url": "http://127.0.0.1:9"}}}})
-    desk.kube.kubectl("patch", "bbp", "orders", "-n", desk.namespace, "--type=merge", "-p", away)
-    code, said = desk.call("job", *LAST_HOUR)
-    assert (code, "http://127.0.0.1:9" in said) == (1, True), said
+    commands.kube.kubectl("patch", "bbp", "orders", "-n", commands.namespace, "--type=merge", "-p", away)
+    code, output = commands.call("job", *LAST_HOUR)
+    assert (code, "http://127.0.0.1:9" in output) == (1, True), output

@@ -1,4 +1,4 @@
-"""What notebooks do, on a real Prometheus and a real Spark: Prometheus as a source, and usage tables as frames."""
+"""The interface for notebooks on a real Prometheus and a real Spark: Prometheus as a source, and usage tables as frames."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.integration.rollup.estate import BROKERS, RATES, SCRAPE_MS, START_MS
 from tests.integration.rollup.history_server import HistoryServer
+from tests.integration.rollup.known_history import BROKERS, RATES, SCRAPE_MS, START_MS
 from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, usage_5m
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, TABLES
@@ -30,12 +30,12 @@ def registered(spark: SparkSession) -> None:
     register(spark)
 
 
-def read(spark: SparkSession, estate: HistoryServer, options: Mapping[str, str]) -> DataFrame:
-    return spark.read.format("tidegate.prometheus").options(**{"url": estate.url, **FIVE_MINUTES, **options}).load()
+def read(spark: SparkSession, known_history: HistoryServer, options: Mapping[str, str]) -> DataFrame:
+    return spark.read.format("tidegate.prometheus").options(**{"url": known_history.url, **FIVE_MINUTES, **options}).load()
 
 
-def test_every_sample_is_read_once_with_its_own_time_in_parallel_pieces(spark: SparkSession, estate: HistoryServer) -> None:
-    frame = read(spark, estate, {"query": QUERY, "labels": "broker,user"})
+def test_every_sample_is_read_once_with_its_own_time_in_parallel_pieces(spark: SparkSession, known_history: HistoryServer) -> None:
+    frame = read(spark, known_history, {"query": QUERY, "labels": "broker,user"})
     assert frame.rdd.getNumPartitions() == 3
     rows = frame.toArrow().sort_by([("user", "ascending"), ("broker", "ascending"), ("time", "ascending")]).to_pylist()
     times = [datetime.fromtimestamp(at / 1000, UTC) for at in range(START_MS, START_MS + FIVE_MINUTES_MS, SCRAPE_MS)]
@@ -47,22 +47,24 @@ def test_every_sample_is_read_once_with_its_own_time_in_parallel_pieces(spark: S
     ]
 
 
-def test_without_named_columns_all_labels_are_in_a_map(spark: SparkSession, estate: HistoryServer) -> None:
-    frame = read(spark, estate, {"series": "client_bytes", "direction": "fetch", "scrapeIntervalSeconds": "15"})
+def test_without_named_columns_all_labels_are_in_a_map(spark: SparkSession, known_history: HistoryServer) -> None:
+    frame = read(spark, known_history, {"series": "client_bytes", "direction": "fetch", "scrapeIntervalSeconds": "15"})
     assert frame.dtypes == [("time", "timestamp"), ("labels", "map<string,string>"), ("value", "double")]
     assert {row.labels["broker"] for row in frame.select("labels").collect()} == {str(broker) for broker in BROKERS}
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"querry": QUERY}, "querry"),
         ({"query": "rate(x[5m])"}, r"rate\(x\[5m\]\)"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_words(spark: SparkSession, estate: HistoryServer, options: Mapping[str, str], told: str) -> None:
-    with pytest.raises(Exception, match=told):
-        read(spark, estate, options).collect()
+def test_a_wrong_option_or_query_is_named(
+    spark: SparkSession, known_history: HistoryServer, options: Mapping[str, str], message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        read(spark, known_history, options).collect()
 
 
 PUBLISHED = DAY + DAY_MS

@@ -1,4 +1,4 @@
-"""The report in a real browser: what it shows is what the JSON has, its script runs under its own policy, and no name runs at all."""
+"""The report in a real browser: it shows the numbers of the JSON, its script runs under its own policy, and no name is run as code."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def browser() -> str:
 
 
 def browsed(page: Path, profile: Path, *options: str) -> tuple[str, str]:
-    """What the browser wrote to standard output and to standard error."""
+    """Run the browser and return its standard output and its standard error."""
     command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
     command += [f"--user-data-dir={profile}", "--enable-logging=stderr", "--v=0", *options, page.as_uri()]
     run = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
@@ -69,18 +69,18 @@ def browsed(page: Path, profile: Path, *options: str) -> tuple[str, str]:
 
 
 def dumped(page: Path, profile: Path) -> tuple[str, str]:
-    """The document after its script ran, and what the browser had to say."""
+    """The document after its script ran, and the messages of the browser."""
     return browsed(page, profile, "--dump-dom")
 
 
 def changed(page: Path, addition: str) -> None:
-    """Puts something at the end of the body that the page's policy would not let be; so that goes."""
+    """Add something to the end of the body. The page's policy would block it, so the policy is removed."""
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
     page.write_text(text.replace("</body>", f"{addition}</body>"))
 
 
 class Cells(HTMLParser):
-    """Of every element with `data-figure`: its text and its title, by pointer."""
+    """Text and title of every element with `data-figure`, by JSON pointer."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ def test_another_script_does_not_run_under_the_pages_policy(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A second script does what a reader's hand does; the page's policy, which would stop it, is taken out for that."""
+    """A second script acts as a reader would. The page's policy would block it, so it is removed."""
     page = write_report(sample_figures(), tmp_path_factory.mktemp("report"))
     steps = ",".join(f"{json.dumps(name)}: (() => {{ {script} }})()" for name, (script, _) in _DOES.items())
     changed(page, f"<script>document.title = JSON.stringify({{{steps}}});</script>")
@@ -212,7 +212,7 @@ def texts_by_printed_page(pdf: bytes) -> list[int]:
 
 
 def test_every_printed_page_of_a_table_has_its_columns_titles(tmp_path: Path) -> None:
-    """They are buttons, which Chromium by itself paints on a table's first page alone. Here they are the only text that is left."""
+    """The titles are buttons, which Chromium by default prints on a table's first page only. Here they are the only remaining text."""
     page = write_report(sample_figures(), tmp_path / "report")
     others = ":not(:has(#table-members)):not(#table-members, #table-members *) { display: none; }"
     changed(page, f"<style>{others} caption {{ display: none; }} td {{ font-size: 0 !important; height: 3cm; }}</style>")

@@ -1,4 +1,4 @@
-"""A whole run on a real Prometheus and a real Spark: what was counted is in every table, to the byte, and a second run changes nothing."""
+"""A whole run on a real Prometheus and a real Spark: every table has every byte, and a second run changes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.rollup.estate import (
+from tests.integration.rollup.history_server import HistoryServer
+from tests.integration.rollup.known_history import (
     BROKERS,
     CUT_MS,
     DECLARED_LIMIT,
@@ -28,7 +29,6 @@ from tests.integration.rollup.estate import (
     THROTTLED_RATE,
     moved,
 )
-from tests.integration.rollup.history_server import HistoryServer
 from tidegate.errors import NotFound
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, PrometheusServer
 from tidegate.rollup.ingest import IngestOrder
@@ -48,15 +48,15 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def store(spark: SparkSession, estate: HistoryServer, tmp_path_factory: pytest.TempPathFactory) -> UsageStore:
+def store(spark: SparkSession, known_history: HistoryServer, tmp_path_factory: pytest.TempPathFactory) -> UsageStore:
     folder = tmp_path_factory.mktemp("usage")
-    run(spark, estate, folder)
+    run(spark, known_history, folder)
     return UsageStore.at(f"file://{folder}")
 
 
 def run(
     spark: SparkSession,
-    estate: HistoryServer,
+    known_history: HistoryServer,
     folder: Path,
     *,
     start_ms: int = START_MS,
@@ -65,7 +65,7 @@ def run(
     retention: Retention | None = None,
     progress: Progress = unwatched,
 ) -> int:
-    server = PrometheusServer(estate.url)
+    server = PrometheusServer(known_history.url)
     history = HistorySettings(server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS)
     ladder = choose(history, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS))
     order = IngestOrder(new_run_id(END_MS), f"file://{folder}", ladder.rung.name, MetricsSettings(server), history)
@@ -115,7 +115,7 @@ def hour(store: UsageStore, table: str, start_ms: int, **wanted: object) -> list
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
-def test_time_over_the_contract_is_by_the_declared_one_where_the_operator_told_nothing(store: UsageStore) -> None:
+def test_time_over_the_contract_is_by_the_declared_one_where_the_operator_reported_nothing(store: UsageStore) -> None:
     for start_ms, seconds in ((START_MS, 3600.0), (SECOND_HOUR_MS, 3600.0 - HELD_S)):
         assert [row["over_contract_seconds"] for row in hour(store, "usage_1h", start_ms, user="bob")] == [seconds] * len(BROKERS)
         assert {row["over_contract_seconds"] for row in hour(store, "usage_1h", start_ms, user="alice")} == {0.0}
@@ -135,15 +135,15 @@ def test_bytes_held_back_are_the_rate_before_the_cut_less_the_rate_during_it(sto
 
 
 @pytest.mark.parametrize("table", ["tier_1h", "tier_1d"])
-def test_a_tier_tells_its_states_and_the_episodes_that_began(store: UsageStore, table: str) -> None:
-    """The operator was first scraped 90 s into the hour, and a scrape stands for the 15 s before it."""
+def test_a_tier_has_its_states_and_the_episodes_that_began(store: UsageStore, table: str) -> None:
+    """The operator was first scraped 90 s into the hour, and a scrape counts for the 15 s before it."""
     names = ("throttle_episodes", "seconds_contract", "seconds_stepping", "seconds_throttled", "seconds_relaxing")
-    told = {
+    states = {
         row["tier"]: [row[name] for name in names]
         for row in store.rows(table).filter(pc.field("direction") == "fetch").to_pylist()
         if row["window_start"].hour != 22
     }
-    assert told == {"streaming/gold": [0, 3525.0, 0.0, 0.0, 0.0], "streaming/bulk": [1, 3525.0 - HELD_S, 0.0, 480.0, 120.0]}
+    assert states == {"streaming/gold": [0, 3525.0, 0.0, 0.0, 0.0], "streaming/bulk": [1, 3525.0 - HELD_S, 0.0, 480.0, 120.0]}
 
 
 def test_what_was_published_is_whole(store: UsageStore) -> None:
@@ -151,23 +151,23 @@ def test_what_was_published_is_whole(store: UsageStore) -> None:
     assert (verdict.broken, verdict.gaps, verdict.outdated) == ([], [], [])
 
 
-def test_who_watches_sees_every_count_rise_to_what_was_done(spark: SparkSession, estate: HistoryServer, tmp_path: Path) -> None:
-    """Of the first of these hours Prometheus tells nothing."""
-    told: dict[Step, list[tuple[int, int]]] = {step: [] for step in Step}
+def test_who_watches_sees_every_count_rise_to_what_was_done(spark: SparkSession, known_history: HistoryServer, tmp_path: Path) -> None:
+    """Prometheus has no samples of the first of these hours."""
+    counts: dict[Step, list[tuple[int, int]]] = {step: [] for step in Step}
     hours, start_ms = 5, START_MS - 3 * HOUR_MS
-    published = run(spark, estate, tmp_path, start_ms=start_ms, progress=lambda step, done, of: told[step].append((done, of)))
-    ingested, windows = told[Step.INGESTED], told[Step.PUBLISHED]
+    published = run(spark, known_history, tmp_path, start_ms=start_ms, progress=lambda step, done, of: counts[step].append((done, of)))
+    ingested, windows = counts[Step.INGESTED], counts[Step.PUBLISHED]
     assert ingested[0] == (0, hours * len(BROKERS))
     assert ingested[-1] == (hours * len(BROKERS),) * 2
     assert windows[-1] == (published, published)
     assert 0 < published < windows[0][1]
-    for counts in told.values():
-        assert [done for done, _ in counts] == sorted(done for done, _ in counts)
+    for pairs in counts.values():
+        assert [done for done, _ in pairs] == sorted(done for done, _ in pairs)
 
 
-def test_an_hour_that_is_not_over_is_published_as_far_as_it_is(spark: SparkSession, estate: HistoryServer, tmp_path: Path) -> None:
+def test_an_hour_that_is_not_over_is_published_as_far_as_it_is(spark: SparkSession, known_history: HistoryServer, tmp_path: Path) -> None:
     until_ms = SECOND_HOUR_MS + 15 * MINUTE_MS
-    run(spark, estate, tmp_path, start_ms=SECOND_HOUR_MS, end_ms=until_ms)
+    run(spark, known_history, tmp_path, start_ms=SECOND_HOUR_MS, end_ms=until_ms)
     running = UsageStore.at(f"file://{tmp_path}")
     assert bytes_by(running, "usage_1h", "user")["alice"] == RATES["alice"] * len(BROKERS) * 900
     assert running.windows("usage_1d") == []
@@ -176,26 +176,26 @@ def test_an_hour_that_is_not_over_is_published_as_far_as_it_is(spark: SparkSessi
 
 
 def test_a_second_run_leaves_the_same_rows_and_lets_old_ones_go(
-    spark: SparkSession, estate: HistoryServer, store: UsageStore, tmp_path: Path
+    spark: SparkSession, known_history: HistoryServer, store: UsageStore, tmp_path: Path
 ) -> None:
-    run(spark, estate, tmp_path)
+    run(spark, known_history, tmp_path)
     again = UsageStore.at(f"file://{tmp_path}")
     kept = ("usage_1h", "broker_1h", "tier_1d")
     for table in ("usage_5m", *kept):
         assert again.rows(table).sort_by("window_start").equals(store.rows(table).sort_by("window_start"))
-    run(spark, estate, tmp_path, now_ms=END_MS + 40 * DAY_MS, retention=Retention(five_minutes_days=30, hours_days=400))
+    run(spark, known_history, tmp_path, now_ms=END_MS + 40 * DAY_MS, retention=Retention(five_minutes_days=30, hours_days=400))
     for table in kept:
         assert again.rows(table).sort_by("window_start").equals(store.rows(table).sort_by("window_start"))
     assert (again.windows("usage_5m"), len(again.files("usage_1h"))) == ([], 1)
 
 
-def test_hours_of_which_nothing_is_told_leave_the_tables_as_they_are(spark: SparkSession, estate: HistoryServer, store: UsageStore) -> None:
+def test_hours_without_samples_leave_the_tables_as_they_are(spark: SparkSession, known_history: HistoryServer, store: UsageStore) -> None:
     before = store.rows("usage_5m")
-    server = PrometheusServer(estate.url)
+    server = PrometheusServer(known_history.url)
     history = HistorySettings(server, scrape_interval_ms=SCRAPE_MS)
     rung = RemoteReadChunks(history)
-    blind = MetricsSettings(server, brokers=BrokerLabel("nobody_has_it"))
-    order = IngestOrder(new_run_id(END_MS), f"file://{store.storage.shown.removeprefix('file://')}", rung.name, blind, history)
+    without_brokers = MetricsSettings(server, brokers=BrokerLabel("missing_label"))
+    order = IngestOrder(new_run_id(END_MS), f"file://{store.storage.shown.removeprefix('file://')}", rung.name, without_brokers, history)
     with pytest.raises(NotFound):
         run_rollup(spark, RollupRun(order, START_MS, END_MS, clock_ms=lambda: END_MS, tell=print), rung)
     rung.close()

@@ -1,4 +1,4 @@
-"""Percentiles over longer times come from merged sketches: how far they stand from the ranks that they are asked for."""
+"""The error of percentiles over longer times, which come from merged sketches."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def hourly(spark: SparkSession) -> DataFrame:
 def test_percentiles_of_a_day_of_all_clients_are_within_half_a_percent_of_their_ranks(hourly: DataFrame) -> None:
     merged = hourly.agg(columns.kll_merge_agg_double("sketch").alias("sketch"))
     shares = (0.5, 0.95, 0.99)
-    told = merged.select(*(columns.kll_sketch_get_quantile_double("sketch", columns.lit(share)) for share in shares)).first()
-    assert told is not None
-    assert [np.mean(value >= _RATES) for value in told] == pytest.approx(shares, abs=_HALF_A_PERCENT)
+    quantiles = merged.select(*(columns.kll_sketch_get_quantile_double("sketch", columns.lit(share)) for share in shares)).first()
+    assert quantiles is not None
+    assert [np.mean(value >= _RATES) for value in quantiles] == pytest.approx(shares, abs=_HALF_A_PERCENT)

@@ -59,8 +59,8 @@ def histories(draw: st.DrawFn) -> Samples:
 
 @contextmanager
 def every_way(server: HistoryServer, **given_settings: object) -> Iterator[list[HistoryReader]]:
-    told = HistorySettings(PrometheusServer(server.url), scrape_interval_ms=SCRAPE_MS, external_labels=("cluster",))
-    ways = [rung(replace(told, **given_settings)) for rung in RUNGS]  # type: ignore[arg-type]
+    common = HistorySettings(PrometheusServer(server.url), scrape_interval_ms=SCRAPE_MS, external_labels=("cluster",))
+    ways = [rung(replace(common, **given_settings)) for rung in RUNGS]  # type: ignore[arg-type]
     yield ways
     for way in ways:
         way.close()
@@ -71,13 +71,13 @@ def rows(found: Sequence[SeriesSamples]) -> Rows:
 
 
 def is_frozen(pid: int) -> bool:
-    """Whether each thread of the process stands still; one on another processor goes on for a moment."""
+    """Whether each thread of the process is stopped. One on another processor continues for a moment."""
     states = [task.joinpath("stat").read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").iterdir()]
     return set(states) == {"T"}
 
 
 def stored(series: Mapping[str, Samples], start_ms: int, end_ms: int) -> Rows:
-    """What a reader must be given: numbers only, the start included, the end not."""
+    """The rows that a reader must return: finite numbers only, with the start and without the end."""
     kept = {name: [one for one in samples if start_ms <= one[0] < end_ms and np.isfinite(one[1])] for name, samples in series.items()}
     return [({"series": name}, samples) for name, samples in sorted(kept.items()) if samples]
 
@@ -96,13 +96,13 @@ def test_every_way_gives_exactly_what_is_stored(history: HistoryServer, series: 
 @settings(max_examples=15)
 @given(st.lists(st.tuples(st.dictionaries(st.sampled_from("abcd"), histories()), st.integers(0, 3_000_000)), max_size=5))
 def test_several_metrics_read_together_are_exactly_what_is_stored(
-    history: HistoryServer, told: list[tuple[dict[str, Samples], int]]
+    history: HistoryServer, written: list[tuple[dict[str, Samples], int]]
 ) -> None:
     asked = []
-    for series, length_ms in told:
+    for series, length_ms in written:
         asked.append(ReadRequest(Selection(history.new_metric()), BASE_MS, BASE_MS + length_ms))
         history.write(asked[-1].selection.metric, *(({"series": name}, samples) for name, samples in series.items()))
-    expected = [stored(series, BASE_MS, BASE_MS + length_ms) for series, length_ms in told]
+    expected = [stored(series, BASE_MS, BASE_MS + length_ms) for series, length_ms in written]
     with every_way(history) as ways:
         for way in ways:
             assert [rows(found) for found in way.read_all(asked)] == expected, way.name
@@ -144,8 +144,8 @@ def test_pairs_of_replicas_are_merged_alike_whatever_they_missed(
         answers = [rows(way.read(Selection(metric), BASE_MS, BASE_MS + length_ms)) for way in ways]
     assert answers == answers[:1] * len(RUNGS)
     for labels, samples in answers[0]:
-        told = {one for (user, _), replica in scraped.items() if user == labels["user"] for one in replica}
-        assert set(samples) <= told
+        scraped_samples = {one for (user, _), replica in scraped.items() if user == labels["user"] for one in replica}
+        assert set(samples) <= scraped_samples
         assert all(earlier < later for (earlier, _), (later, _) in pairwise(samples))
 
 
@@ -230,9 +230,9 @@ def test_the_ladder_of_a_real_prometheus_begins_at_its_top(history: HistoryServe
 def test_a_server_that_freezes_is_given_up_in_time_and_read_again_when_it_is_back(history: HistoryServer) -> None:
     metric = history.new_metric()
     history.write(metric, ({}, [(BASE_MS, 1.0)]))
-    told = HistorySettings(PrometheusServer(history.url), read_timeout_seconds=0.3, deadline_seconds=1.0)
+    impatient = HistorySettings(PrometheusServer(history.url), read_timeout_seconds=0.3, deadline_seconds=1.0)
     for kind in (RemoteReadChunks, RangeSelector):
-        way = kind(told)
+        way = kind(impatient)
         os.kill(history.process.pid, signal.SIGSTOP)
         try:
             wait_until(lambda: is_frozen(history.process.pid), "every thread to stop", timeout_seconds=10)

@@ -1,4 +1,4 @@
-"""Spark's Python workers: all of them forked from one process of ours that has the imports made, whoever asks for work."""
+"""Spark's Python workers: all of them are forked from one process of ours that has already imported the modules."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ string, io, math, debug, coroutine, python, jit, bit = nil
 
 
 def health_of(script: str, document: Mapping[str, Any]) -> dict[str, str]:
-    """What the script says of the object: `status` and `message`. Raises LuaError where the script fails."""
+    """The health that the script returns for the object: `status` and `message`. Raises LuaError where the script fails."""
     lua = LuaRuntime(register_eval=False, unpack_returned_tuples=True)
     lua.execute(_AS_STRICT_AS_ARGO_CD)
     lua.globals().obj = lua.table_from(document, recursive=True)

@@ -33,7 +33,7 @@ class Sample:
 
 
 class _TextForTimes(yaml.SafeLoader):
-    """Times stay the text that they are in JSON."""
+    """A YAML loader that leaves times as text, as JSON has them."""
 
 
 _TextForTimes.yaml_implicit_resolvers = {
@@ -43,7 +43,7 @@ _TextForTimes.yaml_implicit_resolvers = {
 
 
 def _samples() -> Iterator[Sample]:
-    """Every sample that a `health_test.yaml` names."""
+    """Every sample of the `health_test.yaml` files."""
     for script in SCRIPTS:
         for test in yaml.safe_load((script.parent / "health_test.yaml").read_text(encoding="utf-8"))["tests"]:
             yield Sample(script, script.parent / test["inputPath"], test["healthStatus"])

@@ -1,4 +1,4 @@
-"""The health scripts for Argo CD: every sample is shown as its file says, and the scripts know only what the operator can say."""
+"""The health scripts for Argo CD: each sample gets its expected health, and each script uses only reasons of the operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ each_kind = pytest.mark.parametrize("kind", OURS)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_a_sample_is_shown_as_its_file_says(sample: Sample) -> None:
+def test_a_sample_is_shown_as_expected(sample: Sample) -> None:
     shown = health_of(sample.script.read_text(encoding="utf-8"), sample.document)
     assert {key: value for key, value in shown.items() if value} == sample.expected
 
@@ -48,7 +48,7 @@ def test_the_reasons_that_a_script_names_are_the_operators(script: Any) -> None:
 @each_kind
 @pytest.mark.parametrize("truth", ["False", "Unknown"])
 def test_what_is_not_ready_is_never_shown_healthy_but_an_override_that_is_over(kind: str, truth: str) -> None:
-    shown = {reason: health_of(script_of(kind), told(kind, truth, reason))["status"] for reason in Reason}
+    shown = {reason: health_of(script_of(kind), with_condition(kind, truth, reason))["status"] for reason in Reason}
     assert {reason for reason, status in shown.items() if status == "Healthy"} == (
         {Reason.OVERRIDE_EXPIRED} if kind == "QuotaOverride" else set()
     )
@@ -57,17 +57,17 @@ def test_what_is_not_ready_is_never_shown_healthy_but_an_override_that_is_over(k
 
 @each_kind
 def test_what_waits_for_a_person_is_degraded(kind: str) -> None:
-    assert {health_of(script_of(kind), told(kind, "False", reason))["status"] for reason in STALLED} == {"Degraded"}
+    assert {health_of(script_of(kind), with_condition(kind, "False", reason))["status"] for reason in STALLED} == {"Degraded"}
     stalled = {"type": "Stalled", "status": "True", "observedGeneration": 1, "reason": "Starting", "message": "Because."}
-    document = told(kind, "False", Reason.STARTING)
+    document = with_condition(kind, "False", Reason.STARTING)
     assert health_of(script_of(kind), document)["status"] == "Progressing"
     document["status"]["conditions"].append(stalled)
     assert health_of(script_of(kind), document)["status"] == "Degraded"
 
 
 @each_kind
-def test_what_was_said_of_an_older_spec_does_not_count(kind: str) -> None:
-    document = told(kind, "True", Reason.IN_SYNC)
+def test_a_status_of_an_older_spec_does_not_count(kind: str) -> None:
+    document = with_condition(kind, "True", Reason.IN_SYNC)
     document["metadata"]["generation"] = 2
     assert health_of(script_of(kind), document)["status"] == "Progressing"
 
@@ -76,8 +76,8 @@ def test_what_was_said_of_an_older_spec_does_not_count(kind: str) -> None:
 @pytest.mark.parametrize(
     "status", [None, {}, {"conditions": []}, {"observedGeneration": 1, "conditions": [{"type": "Other", "status": "True"}]}]
 )
-def test_what_the_operator_has_not_spoken_of_is_progressing(kind: str, status: Any) -> None:
-    document = told(kind, "True", Reason.IN_SYNC) | {"status": status}
+def test_an_object_without_a_status_is_progressing(kind: str, status: Any) -> None:
+    document = with_condition(kind, "True", Reason.IN_SYNC) | {"status": status}
     assert health_of(script_of(kind), document)["status"] == "Progressing"
 
 
@@ -98,7 +98,7 @@ def test_argo_cds_settings_hold_every_script_word_for_word() -> None:
     }
 
 
-def told(kind: str, truth: str, reason: str) -> dict[str, Any]:
-    """An object of which the operator says this."""
+def with_condition(kind: str, truth: str, reason: str) -> dict[str, Any]:
+    """An object whose status has this Ready condition."""
     ready = {"type": "Ready", "status": truth, "observedGeneration": 1, "reason": str(reason), "message": "Because."}
     return {"kind": kind, "metadata": {"name": "x", "generation": 1}, "status": {"observedGeneration": 1, "conditions": [ready]}}

@@ -1,4 +1,4 @@
-"""What Argo CD shows of objects as a whole operator leaves them, in memory, in the states that people meet."""
+"""The health that Argo CD shows for statuses that a whole operator wrote in memory, in the common states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.kube.api import QUOTA_OVERRIDES, ObjectRef
 
 @pytest.fixture(autouse=True)
 def log() -> Iterator[list[Any]]:
-    """The operator of these tests logs nowhere."""
+    """Discard the log of the operator."""
     with capture_logs() as lines:
         yield lines
 
@@ -66,7 +66,7 @@ def test_an_override_that_is_over_is_healthy(stage: Stage) -> None:
     assert (shown(stage, over), stage.condition(over)) == ("Healthy", ("False", "OverrideExpired"))
 
 
-def test_a_policy_that_only_looks_is_healthy(stage: Stage) -> None:
+def test_a_policy_that_only_observes_is_healthy(stage: Stage) -> None:
     refs = stage.policy(mode="Observe"), stage.tier()
     stage.run()
     assert shown_all(stage, *refs) == ["Healthy", "Healthy"]
@@ -114,10 +114,10 @@ def test_a_tier_waits_for_a_topic_and_is_degraded_by_a_conflict(
     assert shown_all(stage, *tiers) == expected
 
 
-def test_an_override_for_nobody_waits_and_one_that_does_not_fit_is_degraded(stage: Stage) -> None:
+def test_an_override_without_a_member_waits_and_one_that_does_not_fit_is_degraded(stage: Stage) -> None:
     stage.policy()
     stage.tier()
-    no_one = override(stage, user="nobody")
+    no_one = override(stage, user="missing")
     stage.run()
     assert shown(stage, no_one) == "Progressing"
     unfit = {"target": {"user": "alice"}, "rates": {"perBroker": {"fetch": "1M"}}}

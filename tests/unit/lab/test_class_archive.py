@@ -1,4 +1,4 @@
-"""A start gets the archive of its own program, its own jars and its own Java, or none."""
+"""A JVM starts from the class archive of its own program, jars and Java, or from none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def recorded(jars: Path) -> Path:
     return jars
 
 
-def says(java: Path, version: str) -> None:
+def prints_version(java: Path, version: str) -> None:
     java.parent.mkdir(exist_ok=True)
     java.write_text(f"#!/bin/sh\necho '{version}' >&2\n")
     java.chmod(0o755)
@@ -81,7 +81,7 @@ def test_an_archive_of_other_jars_is_not_offered(recorded: Path, changes: Callab
 
 
 def test_an_archive_of_another_java_is_not_offered(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    says(tmp_path / "other" / "java", 'openjdk version "99"')
+    prints_version(tmp_path / "other" / "java", 'openjdk version "99"')
     monkeypatch.setenv("PATH", f"{tmp_path / 'other'}:{os.environ['PATH']}")
     assert java.find(PROGRAM, recorded) is None
 

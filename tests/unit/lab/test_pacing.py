@@ -10,7 +10,7 @@ MESSAGE = 10_000
 
 
 def moved_bytes(pacing: Pacing, *, seconds: float, served: tuple[float, float] = (0, 1e9)) -> int:
-    """What a client moves that looks every millisecond and is served only between the two moments of `served`."""
+    """Bytes that a client moves that asks every millisecond and is served only between the two moments of `served`."""
     moved = 0
     for millisecond in range(int(seconds * 1000)):
         now = millisecond / 1000

@@ -1,4 +1,4 @@
-"""What the machine did during a phase, from the kernel's counters."""
+"""Processor time of the machine during a phase, from the kernel's counters."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What counts as proof that a broker applied a quota: the newest line of its log about exactly that entity and kind."""
+"""Proof that a broker applied a quota: the newest line of its log about exactly that entity and kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every run leaves nothing, and what a killed one left is cleared by the next; a living run is never touched."""
+"""A run leaves nothing behind. The next run removes what a killed one left, and never touches a running one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def interrupted_run(undo: list[list[str]]) -> Path:
-    """A run whose owner had this process's pid but started at another time: its pid was given away since."""
+    """A run whose owner had this process's pid but started at another time, so that the pid was reused since."""
     path = cache.runs_root() / "dead"
     path.mkdir(parents=True)
     stranger = replace(ProcessIdentity.own(), start_ticks=1)

@@ -1,4 +1,4 @@
-"""What `lab env` prints works in any shell, whatever the paths hold."""
+"""The output of `lab env` works in any shell, whatever characters the paths have."""
 
 from __future__ import annotations
 

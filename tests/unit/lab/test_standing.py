@@ -1,4 +1,4 @@
-"""Ending a standing lab never signals a process that merely got the pid of its keeper."""
+"""Stopping a lab that stays up never signals a process that merely got the pid of its keeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make house` counts, on small made-up trees whose figures are plain to see."""
+"""The figures of `make house`, on small made-up trees."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
-"""One policy with fifty members in five tiers, on one ZooKeeper tree; its whole state can be compared with another's.
+"""One policy with fifty members in five tiers, on one ZooKeeper tree. Its whole state can be compared with another's.
 
-The promise of all members is changed at once. What two estates that lived through the same changes may differ in is left out of the
-comparison: times, and the names of their namespace, their ZooKeeper and their cluster.
+The contract of all members is changed at once. A comparison leaves out what two installations may differ in after the same changes:
+times, and the names of their namespace, their ZooKeeper and their cluster.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ _LEASES = ("coordination.k8s.io", "v1")
 
 
 @dataclass
-class Estate:
-    """`users` are the members, whose quotas live in `zookeeper`, which must be started; `topic` has one leader on each broker."""
+class Installation:
+    """A policy and its tiers in one namespace.
+
+    `users` are the members. Their quotas are in `zookeeper`, which must be started. `topic` has one leader on each broker.
+    """
 
     api_client: ApiClient
     namespace: str
@@ -40,7 +43,7 @@ class Estate:
         return CustomObjectsApi(self.api_client)
 
     def install(self, rate: int) -> None:
-        """Create the namespace, the policy, and tiers that promise every member `rate` bytes per second and partition."""
+        """Create the namespace, the policy, and tiers whose contract is `rate` bytes per second and partition for every member."""
         CoreV1Api(self.api_client).create_namespace({"metadata": {"name": self.namespace}})
         kafka = {
             "bootstrapServers": self.bootstrap_servers,
@@ -52,18 +55,18 @@ class Estate:
         for number in range(TIERS):
             self._create(BUSINESS_TIERS, f"tier-{number}", self._tier_spec(number, rate))
 
-    def promise(self, rate: int) -> None:
-        """Change what every member is promised, tier after tier, as one `kubectl apply` does."""
+    def change_contracts(self, rate: int) -> None:
+        """Change the contract of every member, tier after tier, as one `kubectl apply` does."""
         for number in range(TIERS):
             body = {"spec": self._tier_spec(number, rate)}
             self.objects.patch_namespaced_custom_object(*self._place(BUSINESS_TIERS), f"tier-{number}", body)
 
     def delete_lease(self) -> None:
-        """What 12 s of silence do: nobody holds the policy any more. Only for a holder that is dead."""
+        """Do what 12 s without a renewal do: no replica holds the policy any more. Only for a holder that is dead."""
         self.objects.delete_namespaced_custom_object(_LEASES[0], _LEASES[1], self.namespace, "leases", "tidegate-orders")
 
     def lease_holder(self) -> str:
-        """Who holds the policy now."""
+        """The identity of the replica that holds the policy now."""
         lease = self.objects.get_namespaced_custom_object(_LEASES[0], _LEASES[1], self.namespace, "leases", "tidegate-orders")
         return str(lease["spec"].get("holderIdentity") or "")
 
@@ -74,27 +77,27 @@ class Estate:
         return quota
 
     def has_any(self, rate: int) -> bool:
-        """Whether a quota of this rate was written already; batches are whole, so one member tells of all in its batch."""
+        """Whether a quota of this rate was written already. Batches are written whole, so one member stands for its batch."""
         return any(self.quota(user) == str(rate) for user in self.users)
 
-    def told(self, rate: int) -> int:
-        """How many tiers say in their status that their members have this rate."""
-        return sum(self._says(tier, rate) for tier in self._list(BUSINESS_TIERS))
+    def tiers_reporting(self, rate: int) -> int:
+        """The number of tiers whose status has this rate for all their members."""
+        return sum(self._reports(tier, rate) for tier in self._list(BUSINESS_TIERS))
 
     def is_settled(self, rate: int) -> bool:
-        """Whether ZooKeeper has this rate for everybody and every status says so."""
-        if any(self.quota(user) != str(rate) for user in self.users):  # the cheapest question first: it is asked many times
+        """Whether ZooKeeper and every status have this rate for all members."""
+        if any(self.quota(user) != str(rate) for user in self.users):  # the cheapest check first: it is made many times
             return False
         tiers, policies = self._list(BUSINESS_TIERS), self._list(BROKER_BANDWIDTH_POLICIES)
         counted = all(_counts(policy) == (len(self.users), len(self.users)) for policy in policies)
-        return counted and all(map(_is_ready, (*tiers, *policies))) and sum(self._says(tier, rate) for tier in tiers) == TIERS
+        return counted and all(map(_is_ready, (*tiers, *policies))) and sum(self._reports(tier, rate) for tier in tiers) == TIERS
 
     def settle(self, rate: int, *, timeout_seconds: float = 60.0) -> None:
-        """Return once ZooKeeper has this rate for everybody and every status says so."""
+        """Return once ZooKeeper and every status have this rate for all members."""
         wait_until(lambda: self.is_settled(rate), f"{rate} B/s everywhere in {self.namespace}", timeout_seconds=timeout_seconds)
 
-    def world(self) -> frozenset[str]:
-        """Every quota, ledger record, status and finalizer, one text each, without what two estates may differ in."""
+    def state(self) -> frozenset[str]:
+        """Every quota, ledger record, status and finalizer, one text each, without what two installations may differ in."""
         znodes = {path: json.loads(self.zookeeper.get(path)[0] or b"null") for path in self._znodes()}
         objects = {
             f"{kind.kind}/{obj['metadata']['name']}": [obj.get("status"), obj["metadata"].get("finalizers")]
@@ -108,13 +111,13 @@ class Estate:
         )
 
     def versions(self) -> dict[str, Any]:
-        """The versions of everything that a writer could touch, to see whether anybody wrote."""
+        """The versions of everything that a writer could touch, to find out whether there was a write."""
         znodes = {path: self.zookeeper.get(path)[1].mzxid for path in self._znodes()}
         objects = [*self._list(BUSINESS_TIERS), *self._list(BROKER_BANDWIDTH_POLICIES)]
         return {**znodes, **{obj["metadata"]["uid"]: obj["metadata"]["resourceVersion"] for obj in objects}}
 
     def abandon(self) -> None:
-        """Leave nothing that could disturb others, whatever state a failed test left: no claim, no ledger, no quota, no finalizer."""
+        """Remove everything that could disturb other tests, also after a failure: claim, ledger, quotas, finalizers."""
         policies = self._place(BROKER_BANDWIDTH_POLICIES)
         for policy in self._list(BROKER_BANDWIDTH_POLICIES):
             name = policy["metadata"]["name"]
@@ -145,13 +148,13 @@ class Estate:
     def _place(self, kind: ResourceKind) -> tuple[str, str, str, str]:
         return kind.group, kind.version, self.namespace, kind.plural
 
-    def _says(self, tier: JsonObject, rate: int) -> bool:
+    def _reports(self, tier: JsonObject, rate: int) -> bool:
         members = (tier.get("status") or {}).get("members") or []
         return len(members) == MEMBERS_PER_TIER and all(member.get("quota") == {"produce": rate} for member in members)
 
 
 def lay_out(zookeeper: KazooClient, cluster_id: str) -> None:
-    """What a Kafka leaves in its ZooKeeper, as far as a writer of quotas looks."""
+    """Create the nodes of a Kafka that a writer of quotas reads."""
     for path in ("/brokers/ids", "/brokers/topics", "/config/brokers", "/config/changes", "/config/clients", "/config/topics"):
         zookeeper.create(path, makepath=True)
     zookeeper.create("/config/users")
@@ -161,7 +164,7 @@ def lay_out(zookeeper: KazooClient, cluster_id: str) -> None:
 
 
 def one_leader_on_each_broker(kafka: KafkaLab, topic: str) -> None:
-    """A topic whose promise per partition is the quota on each broker."""
+    """Create a topic with one leader on each broker, so that a rate per partition is the quota on each broker."""
     kafka.create_topic(topic, assignment=[[1], [2], [3]])
 
 

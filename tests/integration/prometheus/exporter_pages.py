@@ -1,13 +1,13 @@
-"""What the exporters of three brokers show in these tests: one case beside the other, each under a name or label of its own.
+"""Pages of made-up exporters of three brokers, with all cases of these tests. Each case has a name or label of its own.
 
-All of it is a function of the scrape's number, so that one Prometheus with a few seconds of history serves every test. `moved(...)` is a
-counter that only `Custom` queries ask for; the rest has the names of the presets.
+Values depend only on the scrape's number, so that one Prometheus with a few seconds of history serves every test. Only `Custom` queries
+read the counter `moved`. The other metrics have the names of the presets.
 """
 
 from __future__ import annotations
 
 SILENT_AFTER = 3  # scrapes, in the case "silent"
-EGRESS_STEP, SECOND_CARD_STEP = 50_000, 10_000  # bytes a scrape
+EGRESS_STEP, SECOND_NIC_STEP = 50_000, 10_000  # bytes a scrape
 
 _NODE = """\
 node_network_transmit_bytes_total{{device="eth0"}} {eth0}
@@ -42,23 +42,23 @@ kafka_quota_byte_rate{resource="Request",user="alice"} 9
 
 
 def node_page(broker: int, scrape: int) -> str:
-    """What stands beside the broker: NICs by node_exporter's names and cAdvisor's, and the odd counters."""
+    """The page of node_exporter and cAdvisor: NIC counters by the names of both, and the odd counters."""
     counters = _counters(scrape)
     return _NODE.format(**counters) + _POD.format(broker=broker, **counters) + _odd_counters(broker, scrape)
 
 
 def broker_page(broker: int, scrape: int) -> str:
-    """What the broker's JMX exporter shows: its traffic, its clients, and the odd clients."""
+    """The page of the broker's JMX exporter: its traffic, its clients, and the odd clients."""
     return _TRAFFIC.format(**_counters(scrape)) + (_CLIENTS if broker != 3 else "") + _odd_clients()
 
 
 def twin_page(scrape: int) -> str:
-    """A second source that says it is broker 1 as well."""
+    """The page of a second source that has the label of broker 1 too."""
     return f'moved{{case="twice"}} {scrape * 700}\nrate{{case="twice",user="bob"}} 7\n'
 
 
 def _counters(scrape: int) -> dict[str, int]:
-    return {"eth0": EGRESS_STEP * scrape, "eth1": SECOND_CARD_STEP * scrape, "other": 10**9 * scrape}
+    return {"eth0": EGRESS_STEP * scrape, "eth1": SECOND_NIC_STEP * scrape, "other": 10**9 * scrape}
 
 
 def _odd_counters(broker: int, scrape: int) -> str:
@@ -83,4 +83,4 @@ def _odd_counters(broker: int, scrape: int) -> str:
 def _odd_clients() -> str:
     values = {"nan": "NaN", "infinite": "+Inf", "negative": "-1"}
     odd = "".join(f'rate{{case="{case}",user="bob"}} {value}\n' for case, value in values.items())
-    return odd + 'rate{case="twice",user="bob"} 5\nrate{case="nobody",topic="t"} 5\nrate{case="unspellable",user="a b"} 5\n'
+    return odd + 'rate{case="twice",user="bob"} 5\nrate{case="no-client",topic="t"} 5\nrate{case="unspellable",user="a b"} 5\n'

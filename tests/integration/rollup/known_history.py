@@ -1,6 +1,6 @@
-"""Two brokers with two users for two hours, as Prometheus holds them: what every table of them must come to is plain to see.
+"""Two hours of history in Prometheus: two brokers with two users, whose even rates give every table's expected numbers.
 
-Of the second hour the operator's own metrics tell, too: bob is throttled for ten minutes of it, and the limit comes down in its middle.
+In the second hour there are metrics of the operator too: bob is throttled for ten minutes, and the limit is lowered in the middle.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ SECOND_HOUR_MS = START_MS + HOUR_MS
 END_MS = MIDNIGHT_MS + DAY_MS
 SCRAPE_MS = 15_000
 RATES = {"alice": 1_000_000, "bob": 250_000}  # bytes/s on every broker
-GAUGE = 1.04  # times what is moved, as Kafka's tell
+GAUGE = 1.04  # times what is moved: Kafka's gauges are a little high as well
 NIC = 1.05  # likewise
 BROKERS = (1, 2)
 
 CUT_MS, RELAXED_MS, RELEASED_MS = (SECOND_HOUR_MS + minutes * MINUTE_MS for minutes in (10, 18, 20))
 THROTTLED_RATE = 100_000
 CONTRACTS = {"alice": 2_000_000, "bob": 200_000}
-TOLD_FROM_MS = SECOND_HOUR_MS + 90_000  # later than any scrape that still tells of the first hour
+REPORTED_FROM_MS = SECOND_HOUR_MS + 90_000  # later than any scrape that still counts for the first hour
 DECLARED_LIMIT, LIMIT, LOWER_LIMIT = 1_300_000, 1_400_000, 1_200_000  # the NICs carry 1,312,500
 LOWERED_MS = SECOND_HOUR_MS + 30 * MINUTE_MS
 
@@ -43,8 +43,11 @@ def moved(user: str) -> int:
     return len(BROKERS) * (RATES[user] * ((END_MS - START_MS) // 1000 - throttled_s) + THROTTLED_RATE * throttled_s)
 
 
-def write_estate(history: HistoryServer) -> None:
-    """Clients fetch at even rates; the gauges tell 4 % too much, as Kafka's do, and each of their samples tells of the time before it."""
+def write_known_history(history: HistoryServer) -> None:
+    """Write the history: clients fetch at even rates.
+
+    The gauges are 4 % too high, as Kafka's are. Each sample of theirs is about the time before it.
+    """
     times = range(START_MS - HOUR_MS, END_MS + SCRAPE_MS, SCRAPE_MS)
     totals = [0.0]
     for at in times[1:]:
@@ -71,7 +74,7 @@ def _rate(user: str, at_ms: int) -> int:
 
 
 def _write_operator(history: HistoryServer) -> None:
-    times, policy = range(TOLD_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS), {"policy_namespace": "streaming", "policy": "shop"}
+    times, policy = range(REPORTED_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS), {"policy_namespace": "streaming", "policy": "shop"}
     for tier, user, level in (("gold", "alice", "L1"), ("bulk", "bob", "L3")):
         member = {**policy, "tier": tier, "member": f"member-{user}", "direction": "fetch"}
         history.write("tidegate_member_target_bytes_per_second", (member, [(at, CONTRACTS[user]) for at in times]))
@@ -80,8 +83,8 @@ def _write_operator(history: HistoryServer) -> None:
             (member, [(at, THROTTLED_RATE if _is_held(user, at) else CONTRACTS[user]) for at in times]),
         )
         for state in ("Contract", "Stepping", "Throttled", "Relaxing"):
-            told = [(at, float(state == _state(user, at))) for at in times]
-            history.write("tidegate_tier_state", ({**policy, "level": level, "state": state}, told))
+            samples = [(at, float(state == _state(user, at))) for at in times]
+            history.write("tidegate_tier_state", ({**policy, "level": level, "state": state}, samples))
     for broker in BROKERS:
         nic = {**policy, "broker": str(broker), "direction": "egress"}
         history.write("tidegate_broker_limit_bytes_per_second", (nic, [(at, LIMIT if at <= LOWERED_MS else LOWER_LIMIT) for at in times]))

@@ -1,4 +1,4 @@
-"""Cards as a real Prometheus scraped them: spans with their own times, and nothing where a number could be wrong."""
+"""NIC rates from a real Prometheus: spans with the times of their samples, and no reading where a number could be wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller_logic.model import Direction, NicSpan, Readings
 from controller_logic.reasons import Reason
 from lab.prometheus import Exporter
 from tests.integration.prometheus.conftest import BROKERS, Read, egress
-from tests.integration.prometheus.estate import EGRESS_STEP, SECOND_CARD_STEP
+from tests.integration.prometheus.exporter_pages import EGRESS_STEP, SECOND_NIC_STEP
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, Preset
 
 pytestmark = pytest.mark.integration
@@ -27,9 +27,9 @@ def bytes_of_each(found: tuple[NicSpan, ...]) -> set[int]:
 @pytest.mark.parametrize(
     ("preset", "sent", "received"),
     [
-        (Preset.NODE_EXPORTER, EGRESS_STEP + SECOND_CARD_STEP, SECOND_CARD_STEP),
-        (Preset.CADVISOR, EGRESS_STEP, SECOND_CARD_STEP),
-        (Preset.JMX_EXPORTER, EGRESS_STEP + SECOND_CARD_STEP, 2 * SECOND_CARD_STEP),
+        (Preset.NODE_EXPORTER, EGRESS_STEP + SECOND_NIC_STEP, SECOND_NIC_STEP),
+        (Preset.CADVISOR, EGRESS_STEP, SECOND_NIC_STEP),
+        (Preset.JMX_EXPORTER, EGRESS_STEP + SECOND_NIC_STEP, 2 * SECOND_NIC_STEP),
     ],
 )
 def test_a_preset_counts_each_byte_of_its_nics_once_for_every_broker(read: Read, preset: Preset, sent: int, received: int) -> None:
@@ -55,20 +55,20 @@ def test_a_counter_that_falls_makes_no_span_where_it_fell(read: Read) -> None:
     assert len(found) < len(spans(read(preset=Preset.CUSTOM, queries=egress("steady"))))
 
 
-def test_samples_that_are_no_numbers_are_passed_over_and_told(read: Read) -> None:
+def test_samples_that_are_no_numbers_are_passed_over_and_reported(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("nan"))
     assert bytes_of_each(spans(readings)) == {2000}
     assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
 
 
 @pytest.mark.parametrize("case", ["always-nan", "infinite", "negative"])
-def test_a_nic_that_tells_no_amounts_has_no_reading(read: Read, case: str) -> None:
+def test_a_nic_without_amounts_has_no_reading(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress(case))
     assert readings.nic == {}
     assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
 
 
-def test_a_nic_that_stands_still_is_zero_which_is_not_unknown(read: Read) -> None:
+def test_a_nic_counter_that_does_not_grow_is_zero_and_not_unknown(read: Read) -> None:
     assert bytes_of_each(spans(read(preset=Preset.CUSTOM, queries=egress("frozen")))) == {0}
 
 
@@ -78,13 +78,13 @@ def test_a_broker_without_series_is_missing_and_the_others_are_there(read: Read)
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_MISSING] == [3]
 
 
-def test_series_that_nobody_exports_are_one_problem_of_all_brokers(read: Read) -> None:
-    readings = read(preset=Preset.CUSTOM, queries=egress("never heard of"))
+def test_series_that_no_broker_exports_are_one_problem_of_all_brokers(read: Read) -> None:
+    readings = read(preset=Preset.CUSTOM, queries=egress("never exported"))
     assert readings.nic == {}
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_MISSING] == [None]
 
 
-def test_a_series_that_fell_silent_is_stale_and_keeps_the_time_it_had(read: Read) -> None:
+def test_a_series_that_ended_is_stale_and_keeps_its_last_time(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("silent"), stale_after_seconds=2)
     assert spans(readings)[-1].at_seconds < readings.read_at_seconds - 2
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_STALE] == [None]
@@ -105,7 +105,7 @@ def test_samples_ahead_of_our_clock_are_not_read(read: Read) -> None:
     assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_STALE} == BROKERS
 
 
-def test_brokers_are_told_by_their_instances_and_odd_names_on_the_list_match_nothing_else(
+def test_brokers_are_identified_by_their_instances_and_odd_names_on_the_list_match_nothing_else(
     read: Read, exporters: dict[tuple[str, int], Exporter]
 ) -> None:
     ids = {exporters["node", broker].address: broker + 10 for broker in BROKERS} | {'a"b\\c\n.*|': 1}
@@ -113,7 +113,7 @@ def test_brokers_are_told_by_their_instances_and_odd_names_on_the_list_match_not
     assert {broker for broker, _ in readings.nic} == {11, 12, 13}
 
 
-def test_series_that_name_no_broker_are_told(read: Read) -> None:
+def test_series_that_name_no_broker_are_reported(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("steady"), brokers=BrokerLabel("no_such_label"))
     assert readings.nic == {}
     assert Reason.METRICS_AMBIGUOUS in {problem.reason for problem in readings.problems}
