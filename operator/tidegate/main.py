@@ -29,6 +29,8 @@ from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
 
+log = structlog.get_logger(__name__)
+
 # New objects before a collection, and collections of one age before one of the next. A pass over 5000 entities makes some 100,000
 # objects that die without the collector's help; with Python's own 700 it would look through all of them again and again.
 THRESHOLDS = (50_000, 20, 20)
@@ -40,8 +42,6 @@ def tune_collector() -> None:
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
 
-
-log = structlog.get_logger(__name__)
 
 DOMAIN = "tidegate.io"
 _REPORTS_AT_ONCE = 4

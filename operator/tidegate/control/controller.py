@@ -29,133 +29,6 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_O
 from tidegate.metrics import count_writes
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 
-# --- deletion: the policy may go when everything is given back, or the time for it is over --------
-#
-# The finalizer never blocks for ever: the deadline counts from the first time this process saw the
-# deletion, whether ZooKeeper answers or not. Quotas that are left then stay in the ledger, and the
-# claim stays with them, until `tidegate restore`.
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionOutcome:
-    """The policy may go. `incomplete` names what is left behind, None when nothing is."""
-
-    incomplete: str | None
-
-
-class Deletion:
-    """Decides when the finalizer of one policy comes off."""
-
-    def __init__(self, deadline_seconds: float) -> None:
-        self._deadline_seconds = deadline_seconds
-        self._seen_at_seconds: float | None = None
-
-    def conclude(self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float) -> DeletionOutcome | None:
-        """The outcome, or None while quotas are left and there is time. `result` None = there was no pass (broken spec)."""
-        if self._seen_at_seconds is None:
-            self._seen_at_seconds = now_seconds
-        if result is not None and result.decision.finished_deleting and result.error is None:
-            notes = [note.message for note in result.decision.notes]
-            return DeletionOutcome(listed(notes) if notes else None)
-        if now_seconds - self._seen_at_seconds < self._deadline_seconds:
-            return None
-        return DeletionOutcome(self._left_behind(result, policy_key=policy_key, address=address))
-
-    def _left_behind(self, result: PassResult | None, *, policy_key: str, address: str) -> str:
-        left = None if result is None else _ours(result, policy_key)
-        what = "It is not known how many quotas" if left is None else f"{counted(len(left), 'quota')} ({listed(left)})"
-        why = "" if result is None or not result.decision.holds else f" because {result.decision.holds[0].message}."
-        return (
-            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy is released and they stay as they are."
-            f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper {address}` gives it back"
-        )
-
-
-def _ours(result: PassResult, policy_key: str) -> list[str] | None:
-    quotas = result.seen.observation.quotas
-    if quotas is None:
-        return None
-    return sorted(str(entity) for entity, quota in quotas.items() if quota.ledger is not None and quota.ledger.policy_key == policy_key)
-
-
-# --- the first status of a new object -------------------------------------------------------------
-#
-# A first pass reports itself when it ends. Only one that waits for a cluster that does not answer
-# needs a report meanwhile.
-
-PENDING_AFTER_SECONDS = 5.0
-
-
-@contextmanager
-def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
-    """Call `say`, from another thread, if after that time the body still runs and has not called what it was given.
-
-    After that call, and on leaving, `say` has returned or will never be called, so that the next report is the last one.
-    """
-    timer = Timer(after_seconds, say)
-    timer.daemon = True
-    timer.start()
-
-    def unneeded() -> None:
-        timer.cancel()
-        timer.join()
-
-    try:
-        yield unneeded
-    finally:
-        unneeded()
-
-
-# --- before the first write: the finalizer, with which a deletion gives quotas back, and the claim
-# on the cluster. A policy that writes nothing (Observe, paused, held or being deleted) takes neither.
-
-RESTORE_FINALIZER = "tidegate.io/restore"
-
-
-def has_finalizer(raw: JsonObject) -> bool:
-    return RESTORE_FINALIZER in (raw["metadata"].get("finalizers") or ())
-
-
-def take_ownership(
-    seen: ObservationResult, raw: JsonObject, *, ref: ObjectRef, kubernetes: Kubernetes, store: QuotaStore
-) -> JsonObject | None:
-    """Put the finalizer on and claim the cluster, each only where it is missing. Returns the object if it was changed.
-
-    Raises RetryLater when the object is found to be on its way out, WriteRefused when another policy was faster.
-    """
-    policy, facts = seen.observation.policy, seen.facts
-    if facts is None or seen.observation.holds or policy.mode is Mode.OBSERVE or policy.paused or policy.deleting:
-        return None
-    changed: JsonObject | None = None
-    if not has_finalizer(raw):
-        changed = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
-        if changed["metadata"].get("deletionTimestamp"):
-            raise RetryLater(Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more")
-    if (facts.owner_policy_key, facts.owner_policy_uid) != (policy.key, policy.uid):
-        store.claim(policy.key, policy.uid)
-    return changed
-
-
-# The older of two policies has the right to a Kafka cluster. The claim in ZooKeeper decides in the
-# end, also between replicas; this keeps a younger policy from claiming first.
-
-
-def competing_policy(policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]) -> str | None:
-    """A sentence that names the older policy on the same cluster, by the cluster id in its status; None when ours is first."""
-    if facts.owner_policy_key == object_key(policy):
-        return None
-    for other in sorted(policies, key=age_key):
-        if age_key(other) >= age_key(policy):
-            return None
-        same_cluster = (other.get("status") or {}).get("clusterId") == facts.cluster_id
-        if same_cluster and not other["metadata"].get("deletionTimestamp"):
-            return (
-                f"Policy {object_key(other)} is older and is for cluster {facts.cluster_id} too; this policy changes nothing. "
-                "Delete one of the two, or point one at another cluster"
-            )
-    return None
-
-
 log = structlog.get_logger(__name__)
 
 
@@ -401,3 +274,130 @@ def _rollup_dependencies(
         return RollupLook(context.kubernetes, offer, may_write=may_write, wall=context.clock.wall, count=count)
 
     return RollupDependencies(open_look, wake, context.clock.wall)
+
+
+# --- deletion: the policy may go when everything is given back, or the time for it is over --------
+#
+# The finalizer never blocks for ever: the deadline counts from the first time this process saw the
+# deletion, whether ZooKeeper answers or not. Quotas that are left then stay in the ledger, and the
+# claim stays with them, until `tidegate restore`.
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionOutcome:
+    """The policy may go. `incomplete` names what is left behind, None when nothing is."""
+
+    incomplete: str | None
+
+
+class Deletion:
+    """Decides when the finalizer of one policy comes off."""
+
+    def __init__(self, deadline_seconds: float) -> None:
+        self._deadline_seconds = deadline_seconds
+        self._seen_at_seconds: float | None = None
+
+    def conclude(self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float) -> DeletionOutcome | None:
+        """The outcome, or None while quotas are left and there is time. `result` None = there was no pass (broken spec)."""
+        if self._seen_at_seconds is None:
+            self._seen_at_seconds = now_seconds
+        if result is not None and result.decision.finished_deleting and result.error is None:
+            notes = [note.message for note in result.decision.notes]
+            return DeletionOutcome(listed(notes) if notes else None)
+        if now_seconds - self._seen_at_seconds < self._deadline_seconds:
+            return None
+        return DeletionOutcome(self._left_behind(result, policy_key=policy_key, address=address))
+
+    def _left_behind(self, result: PassResult | None, *, policy_key: str, address: str) -> str:
+        left = None if result is None else _ours(result, policy_key)
+        what = "It is not known how many quotas" if left is None else f"{counted(len(left), 'quota')} ({listed(left)})"
+        why = "" if result is None or not result.decision.holds else f" because {result.decision.holds[0].message}."
+        return (
+            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy is released and they stay as they are."
+            f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper {address}` gives it back"
+        )
+
+
+def _ours(result: PassResult, policy_key: str) -> list[str] | None:
+    quotas = result.seen.observation.quotas
+    if quotas is None:
+        return None
+    return sorted(str(entity) for entity, quota in quotas.items() if quota.ledger is not None and quota.ledger.policy_key == policy_key)
+
+
+# --- the first status of a new object -------------------------------------------------------------
+#
+# A first pass reports itself when it ends. Only one that waits for a cluster that does not answer
+# needs a report meanwhile.
+
+PENDING_AFTER_SECONDS = 5.0
+
+
+@contextmanager
+def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
+    """Call `say`, from another thread, if after that time the body still runs and has not called what it was given.
+
+    After that call, and on leaving, `say` has returned or will never be called, so that the next report is the last one.
+    """
+    timer = Timer(after_seconds, say)
+    timer.daemon = True
+    timer.start()
+
+    def unneeded() -> None:
+        timer.cancel()
+        timer.join()
+
+    try:
+        yield unneeded
+    finally:
+        unneeded()
+
+
+# --- before the first write: the finalizer, with which a deletion gives quotas back, and the claim
+# on the cluster. A policy that writes nothing (Observe, paused, held or being deleted) takes neither.
+
+RESTORE_FINALIZER = "tidegate.io/restore"
+
+
+def has_finalizer(raw: JsonObject) -> bool:
+    return RESTORE_FINALIZER in (raw["metadata"].get("finalizers") or ())
+
+
+def take_ownership(
+    seen: ObservationResult, raw: JsonObject, *, ref: ObjectRef, kubernetes: Kubernetes, store: QuotaStore
+) -> JsonObject | None:
+    """Put the finalizer on and claim the cluster, each only where it is missing. Returns the object if it was changed.
+
+    Raises RetryLater when the object is found to be on its way out, WriteRefused when another policy was faster.
+    """
+    policy, facts = seen.observation.policy, seen.facts
+    if facts is None or seen.observation.holds or policy.mode is Mode.OBSERVE or policy.paused or policy.deleting:
+        return None
+    changed: JsonObject | None = None
+    if not has_finalizer(raw):
+        changed = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
+        if changed["metadata"].get("deletionTimestamp"):
+            raise RetryLater(Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more")
+    if (facts.owner_policy_key, facts.owner_policy_uid) != (policy.key, policy.uid):
+        store.claim(policy.key, policy.uid)
+    return changed
+
+
+# The older of two policies has the right to a Kafka cluster. The claim in ZooKeeper decides in the
+# end, also between replicas; this keeps a younger policy from claiming first.
+
+
+def competing_policy(policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]) -> str | None:
+    """A sentence that names the older policy on the same cluster, by the cluster id in its status; None when ours is first."""
+    if facts.owner_policy_key == object_key(policy):
+        return None
+    for other in sorted(policies, key=age_key):
+        if age_key(other) >= age_key(policy):
+            return None
+        same_cluster = (other.get("status") or {}).get("clusterId") == facts.cluster_id
+        if same_cluster and not other["metadata"].get("deletionTimestamp"):
+            return (
+                f"Policy {object_key(other)} is older and is for cluster {facts.cluster_id} too; this policy changes nothing. "
+                "Delete one of the two, or point one at another cluster"
+            )
+    return None

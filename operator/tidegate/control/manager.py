@@ -19,11 +19,11 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_O
 from tidegate.kube.cache import relist
 from tidegate.throttle_metrics import policy_labels
 
+log = structlog.get_logger(__name__)
+
 # After a broker event leaders move late and without further events, so for a bounded while the loop
 # asks for them twice a second and runs a pass as soon as they differ.
 
-
-log = structlog.get_logger(__name__)
 
 LOOK_EVERY_SECONDS = 0.5
 SETTLE_SECONDS = 15.0

@@ -22,6 +22,8 @@ from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer
 
+log = structlog.get_logger(__name__)
+
 SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
 
@@ -71,8 +73,6 @@ def _end_of(status: Mapping[str, Any]) -> tuple[JobState, str | None, str]:
 #
 # Only the last result that could be read is kept; it counts until its own end. Two replicas that
 # look at once create the same Job, and one of them gets a Conflict; that is no failure.
-
-log = structlog.get_logger(__name__)
 
 Problem = tuple[Reason, str]
 

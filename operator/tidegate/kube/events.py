@@ -16,12 +16,13 @@ import structlog
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kube.api import Event, EventType, Kubernetes, ObjectRef
 
+_log = structlog.get_logger(__name__)
+
 MAX_NOTE_BYTES = 1024
 SAME_EVENT_SECONDS = 600.0
 PAUSE_AFTER_FAILURE_SECONDS = 30.0
 REMEMBERED_EVENTS = 10_000
 
-_log = structlog.get_logger(__name__)
 _Key = tuple[str, str, str]
 
 

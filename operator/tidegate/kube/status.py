@@ -18,6 +18,8 @@ import structlog
 from tidegate.errors import Conflict, NotFound
 from tidegate.kube.api import JsonObject, Kubernetes, ObjectRef, ResourceKind
 
+_log = structlog.get_logger(__name__)
+
 # --- conditions, by the Kubernetes API conventions: a list keyed by type, and lastTransitionTime
 # moves only when status does
 
@@ -71,9 +73,6 @@ def apply(patch: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any
         else:
             merged[key] = value
     return merged
-
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

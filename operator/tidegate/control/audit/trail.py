@@ -1,7 +1,7 @@
 """The audit trail: append-only JSON lines of decisions, the readings behind them, writes and their effects.
 
 Called after each pass, which it neither fails nor delays: lines that cannot be written are counted
-and logged. The lines come first in this module, then when each is due (`PolicyTrail`). `sink.py`
+and logged. After `AuditTrail` come the lines, then when each is due (`PolicyTrail`). `sink.py`
 writes them; `tidegate audit` shows them. docs/operations.md explains every field.
 """
 
@@ -27,6 +27,57 @@ from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
 from tidegate.control.reconcile import Applied
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH
 from tidegate.metrics import Telemetry
+
+log = structlog.get_logger(__name__)
+
+
+class AuditTrail:
+    """The trail of one process, of all its policies. Each policy has one caller at a time."""
+
+    def __init__(self, queue: AuditQueue) -> None:
+        self._queue = queue
+        self._lock = threading.Lock()
+        self._trails: dict[str, PolicyTrail] = {}
+
+    def note(
+        self,
+        policy_key: str,
+        cluster_id: str | None,
+        *,
+        decision: Decision,
+        applied: Applied,
+        readings: Readings | None,
+        now_seconds: float,
+    ) -> None:
+        """Note one decision and its writes. A pass that wrote and read again notes each of its decisions, in order."""
+        with self._lock:
+            trail = self._trails.setdefault(policy_key, PolicyTrail())
+        place, happened = Place(policy_key, cluster_id, now_seconds), Happened(decision, applied, readings)
+        self._queue.put(lambda: _texts(trail, place, happened))
+
+    def forget(self, policy_key: str) -> None:
+        """Drop a policy that is another replica's, or gone."""
+        with self._lock:
+            self._trails.pop(policy_key, None)
+
+    def close(self) -> None:
+        """Deliver what waits."""
+        self._queue.close()
+
+
+def open_audit_trail(place: str, telemetry: Telemetry) -> AuditTrail:
+    """The trail of a process: `place` is a file's path, or `-` for standard output."""
+
+    def count(result: str, lines: int) -> None:
+        telemetry.audit_lines.labels(result).inc(lines)
+
+    return AuditTrail(AuditQueue(sink_at(place), place, count=count))
+
+
+def unread_trail() -> AuditTrail:
+    """A trail that is not kept, for a process without an audit file and standard output: a test."""
+    return AuditTrail(AuditQueue(Nowhere(), "nowhere", count=lambda *_: None, beside=False))
+
 
 # --- the lines as plain data, one function a kind -------------------------------------------------
 #
@@ -408,59 +459,8 @@ def _fates(decision: Decision, applied: Applied) -> Iterator[tuple[QuotaWrite, F
         yield from ((write, Fate(_UNKNOWN, error.reason, error.message)) for write in unsettled[:MAX_WRITES_PER_BATCH])
 
 
-log = structlog.get_logger(__name__)
-
-
 # an infinity that slipped through is an error, not a line that no parser can read
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-class AuditTrail:
-    """The trail of one process, of all its policies. Each policy has one caller at a time."""
-
-    def __init__(self, queue: AuditQueue) -> None:
-        self._queue = queue
-        self._lock = threading.Lock()
-        self._trails: dict[str, PolicyTrail] = {}
-
-    def note(
-        self,
-        policy_key: str,
-        cluster_id: str | None,
-        *,
-        decision: Decision,
-        applied: Applied,
-        readings: Readings | None,
-        now_seconds: float,
-    ) -> None:
-        """Note one decision and its writes. A pass that wrote and read again notes each of its decisions, in order."""
-        with self._lock:
-            trail = self._trails.setdefault(policy_key, PolicyTrail())
-        place, happened = Place(policy_key, cluster_id, now_seconds), Happened(decision, applied, readings)
-        self._queue.put(lambda: _texts(trail, place, happened))
-
-    def forget(self, policy_key: str) -> None:
-        """Drop a policy that is another replica's, or gone."""
-        with self._lock:
-            self._trails.pop(policy_key, None)
-
-    def close(self) -> None:
-        """Deliver what waits."""
-        self._queue.close()
-
-
-def open_audit_trail(place: str, telemetry: Telemetry) -> AuditTrail:
-    """The trail of a process: `place` is a file's path, or `-` for standard output."""
-
-    def count(result: str, lines: int) -> None:
-        telemetry.audit_lines.labels(result).inc(lines)
-
-    return AuditTrail(AuditQueue(sink_at(place), place, count=count))
-
-
-def unread_trail() -> AuditTrail:
-    """A trail that is not kept, for a process without an audit file and standard output: a test."""
-    return AuditTrail(AuditQueue(Nowhere(), "nowhere", count=lambda *_: None, beside=False))
 
 
 def _texts(trail: PolicyTrail, place: Place, happened: Happened) -> list[str]:

@@ -55,6 +55,8 @@ from tidegate.kube.status import StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.resources.schema import SchemaModel
 
+log = structlog.get_logger(__name__)
+
 # --- the queue of reports: a quota must not wait for a Kubernetes that is slow or away ------------
 
 
@@ -115,8 +117,6 @@ class ReportQueue:
         if report is not None:
             self._deliver(report)
 
-
-log = structlog.get_logger(__name__)
 
 Advices = tuple[Advice, ...]
 
