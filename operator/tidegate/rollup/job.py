@@ -77,7 +77,7 @@ def pod_of(environment: Mapping[str, str]) -> Pod | None:
             pull_secrets=tuple(name for name in environment.get("TIDEGATE_PULL_SECRETS", "").split(",") if name),
         )
     except (KeyError, ValueError) as error:
-        problem = f"The Pod's environment lacks values that a rollup needs ({type(error).__name__}: {error})."
+        problem = f"The Pod's environment lacks a valid value that a rollup needs ({type(error).__name__}: {error})."
         raise InvalidResource(f"{problem} Jobs that the operator makes have it; see examples/rollup/backfill.yaml for your own.") from error
 
 
