@@ -1,4 +1,4 @@
-"""Usage rollups: Prometheus samples become usage tables, reports and recommended contracts, apart from the control loop.
+"""Usage rollups: usage tables, reports and recommended contracts from Prometheus samples, apart from the control loop.
 
-Only the command line uses it, and only with the extra `rollup` installed; a rollup that fails throttles nobody.
+Only the command line uses it, and only with the extra `rollup` installed; a rollup that fails throttles no one.
 """

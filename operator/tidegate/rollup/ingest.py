@@ -25,12 +25,9 @@ from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.http_query import selection_of
 from tidegate.rollup.transport.ladder import open_rung
 
-# Which series hold what of a broker: the selections of a policy's metrics, by direction and role.
-#
-# NICs, clients' rates and throttle times are asked for exactly as the control pass asks
-# (`prometheus.presets`), so a table and a decision
-# never speak of different series. What only tables need are the brokers' own counters of clients'
-# and replicas' bytes.
+# Selections of a policy's metrics by direction and role. NICs, clients' rates and throttle times are
+# selected exactly as the operator does (`prometheus.presets`), so that tables and decisions use the
+# same series. Only tables need the brokers' own counters of clients' and replicas' bytes.
 
 
 # This project's rules, the JMX exporter's example for Kafka, Strimzi's reporter.
@@ -87,8 +84,8 @@ def _counters(names: tuple[str, ...], direction: Direction, *, brokers: str) -> 
     return selection_of(selector(metric, is_equal("topic", ""), brokers))
 
 
-# What a worker is told: everything about the run once, and one broker's range of windows at a
-# time. Plain values that travel.
+# Orders and items travel to workers as plain values: the run once, then one broker's range of
+# windows at a time.
 
 
 Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]  # by the start of a work item, in ms, and its broker
@@ -96,7 +93,7 @@ Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]  # by the s
 
 @dataclass(frozen=True, slots=True)
 class IngestOrder:
-    """One run. `transport` names the rung of the ladder that was chosen; `terms` tells what was promised and limited.
+    """One run. `transport` names the rung of the ladder that was chosen; `terms` are contracts and limits.
 
     `metrics` and `history` hold logins: an order is never logged, and its `repr` shows none of them.
     """
@@ -111,7 +108,7 @@ class IngestOrder:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One task: the windows of [start_ms, end_ms) of one broker. `part` tells the files of tasks apart."""
+    """One task: the windows of [start_ms, end_ms) of one broker. `part` distinguishes the files of tasks."""
 
     broker: int
     start_ms: int
@@ -119,12 +116,8 @@ class WorkItem:
     part: int
 
 
-# Which brokers a run has to ask about: whoever told any counter in its hours, also one that died
-# before they ended.
-
-
 def brokers_between(transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int) -> tuple[int, ...]:
-    """Ids in rising order; empty where Prometheus had nothing of any broker. Raises tidegate.errors."""
+    """Return the ids, rising, of all brokers with a counter in this time, also of those that died in it. Raises tidegate.errors."""
     name = broker_of(identity_of(settings))
     selections = [one for each in catalogue(settings).values() for one in (each.client_bytes, each.nics) if one is not None]
     labels = (series.labels for selection in selections for series in transport.read(selection, start_ms, end_ms))
@@ -132,7 +125,7 @@ def brokers_between(transport: Transport, settings: MetricsSettings, start_ms: i
 
 
 def read_broker(transport: Transport, settings: MetricsSettings, broker: int, reading: Reading) -> Mapping[Direction, DirectionSamples]:
-    """Both directions, asked for together. Raises tidegate.errors and never gives a part."""
+    """Read both directions together. Raises tidegate.errors and never returns a part."""
     own, selections = _OwnSeries(settings, broker), catalogue(settings)
     asked = {(direction, role): one for direction, each in selections.items() for role, one in own.asked(each, reading)}
     found = dict(zip(asked, transport.read_all(list(asked.values())), strict=True))
@@ -143,7 +136,7 @@ def read_broker(transport: Transport, settings: MetricsSettings, broker: int, re
 
 
 class _OwnSeries:
-    """The series of one broker. A matcher narrows what the server sends; the labels then decide, as they do in the control pass."""
+    """The series of one broker. A matcher narrows what the server sends; the labels then decide, as they do in the operator."""
 
     def __init__(self, settings: MetricsSettings, broker: int) -> None:
         self._broker = broker
@@ -151,15 +144,15 @@ class _OwnSeries:
         self._broker_of = broker_of(self._identity)
 
     def asked(self, selections: DirectionSelections, reading: Reading) -> Iterator[tuple[str, ReadRequest]]:
-        """What to read, each with its place in `DirectionSamples`."""
-        told = (
+        """Yield what to read, each with its field of `DirectionSamples`."""
+        by_role = (
             ("nics", selections.nics, reading.counters),
             ("client_bytes", selections.client_bytes, reading.counters),
             ("replication_bytes", selections.replication_bytes, reading.counters),
             ("rates", selections.rates, reading.gauges),
             ("throttle_times", selections.throttle_times, reading.gauges),
         )
-        return ((role, ReadRequest(self._narrowed(selection), *times)) for role, selection, times in told if selection is not None)
+        return ((role, ReadRequest(self._narrowed(selection), *times)) for role, selection, times in by_role if selection is not None)
 
     def among(self, found: Iterable[SeriesSamples]) -> Sequence[SeriesSamples]:
         return [series for series in found if self._broker_of(series.labels) == self._broker]
@@ -172,7 +165,7 @@ class _OwnSeries:
         return Selection(selection.metric, selection.equal, {**others, label: expression}, _without(selection.excluding, label))
 
     def _spelling(self) -> tuple[str, str]:
-        """The label that names brokers, and how this one may be spelled in it: by its id, as a Pod's number, or by its instances."""
+        """Return the label that names brokers, and a pattern of this one's values: its id, a Pod's number, or its instances."""
         if isinstance(self._identity, BrokerInstances):
             own = [instance for instance, number in self._identity.ids.items() if number == self._broker]
             hosts = sorted({instance.rpartition(":")[0] or instance for instance in own})
@@ -184,12 +177,11 @@ def _without(matchers: Mapping[str, str], label: str) -> Mapping[str, str]:
     return {name: said for name, said in matchers.items() if name != label}
 
 
-# One task from end to end: read, fold, stage. What it gives back is a small record of each file
-# that it left in the staging.
-
-
 def ingest(order: IngestOrder, item: WorkItem) -> list[StagedFile]:
-    """Carry the item out with a connection of its own. Raises tidegate.errors; what was staged until then is nobody's."""
+    """Read, fold and stage one item with a connection of its own. Returns a record of each staged file.
+
+    Raises tidegate.errors. Files that were staged until then belong to no publication.
+    """
     transport = open_rung(order.transport, order.history)
     try:
         return ingest_by(transport, order, item)
@@ -198,7 +190,7 @@ def ingest(order: IngestOrder, item: WorkItem) -> list[StagedFile]:
 
 
 def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[StagedFile]:
-    """The same through a connection that is open."""
+    """Do the same through an open connection."""
     windows = Windows(item.start_ms, item.end_ms)
     interval_ms = order.metrics.scrape_interval_seconds * 1000
     samples = read_broker(transport, order.metrics, item.broker, reading_of(windows, interval_ms))

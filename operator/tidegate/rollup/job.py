@@ -14,12 +14,12 @@ from typing import Any
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS
 
-# Which time a Job's run computes: the hours that its window touches, and again those that late
-# samples may have changed.
+# A Job's run computes the hours that its window touches, and again those that late samples may have
+# changed.
 
 
 LATE_MS = 2 * HOUR_MS
-# Hours that ended longer ago are left alone: nothing comes so late, and a server that begins to forget them would tell less than before.
+# Hours that ended longer ago are left alone: no sample comes so late, and a server that begins to drop them would give less than before.
 NOT_AGAIN_AFTER_MS = DAY_MS
 SETTLE_MS = 180_000
 
@@ -41,8 +41,7 @@ def run_span(start_ms: int, end_ms: int, *, now_ms: int) -> tuple[int, int]:
     return first_ms, max(end_ms, min(end_ms + -end_ms % HOUR_MS, over_ms - over_ms % FIVE_MINUTES_MS))
 
 
-# The Pod that a Job runs in, as its environment tells: who it is, and how much memory it may use.
-# `kube.job_manifest` writes it there.
+# `kube.rollup_jobs` writes the Pod's name, address and memory into its environment.
 
 
 # Java itself, its threads and classes, and Python's workers, in which samples are folded, have the other half.
@@ -161,7 +160,7 @@ def spark_settings(pod: Pod, executors: Executors, *, template: Path, ports: tup
 
 
 def master(environment: Mapping[str, str]) -> str:
-    """The API server as every Pod is told it, without a name that would have to be resolved. KeyError outside of a cluster."""
+    """Return the API server from the environment of the Pod, by address and not by a name to resolve. KeyError outside of a cluster."""
     host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
     return f"k8s://https://{f'[{host}]' if ':' in host else host}:{port}"
 

@@ -42,7 +42,7 @@ def run_job(policy: RollupPolicy, window: Window, *, folder: Path, clock_ms: Cal
 def _publish(engine: Engine, span: Span, own: Window, *, now_ms: int) -> tuple[list[Window], list[Window]]:
     """The windows that are published now, and those that are empty for good: the Job's own is one of either. Raises tidegate.errors."""
     try:
-        windows, lack = published_windows(engine.publish(span), span), _nothing_told(own)
+        windows, lack = published_windows(engine.publish(span), span), _nothing_found(own)
     except NotFound as error:
         if error.reason is not Reason.METRICS_MISSING:
             raise
@@ -55,7 +55,7 @@ def _publish(engine: Engine, span: Span, own: Window, *, now_ms: int) -> tuple[l
 
 
 def _is_empty_for_good(engine: Engine, window: Window, *, now_ms: int) -> bool:
-    """Samples come late, and settings may be wrong. Two hours later and with brokers told of now it is neither: Prometheus was away."""
+    """Samples come late, and settings may be wrong. If it has brokers two hours later, it is neither: Prometheus was away."""
     over_ms = now_ms - SETTLE_MS
     return window.end_ms <= now_ms - LATE_MS and engine.has_brokers(over_ms - HOUR_MS, over_ms)
 
@@ -67,7 +67,7 @@ def published_windows(published: Sequence[Manifest], span: Span) -> list[Window]
 
 
 def record(policy: RollupPolicy, windows: Sequence[Window], *, empty: Sequence[Window] = (), now_ms: int) -> None:
-    """Tell the operator which windows are published or `empty`, and what members moved unless that was told of late.
+    """Report to the operator which windows are published or `empty`, and what members moved unless that was reported lately.
 
     Raises what Kubernetes does.
     """
@@ -90,6 +90,6 @@ def _usage(policy: RollupPolicy, end_ms: int) -> Usage | None:
     return member_usage(UsageStore.at(policy.spec.storage.url), policy.tiers, end_ms - USAGE_DAYS * DAY_MS, end_ms)
 
 
-def _nothing_told(window: Window) -> NotFound:
-    told = f"Prometheus tells nothing of any broker from {time_words(window.start_ms)} to {time_words(window.end_ms)}"
-    return NotFound(Reason.METRICS_MISSING, f"{told}, so that time is not published. Was it down, or is the policy's preset another one?")
+def _nothing_found(window: Window) -> NotFound:
+    found = f"Prometheus has nothing of any broker from {time_words(window.start_ms)} to {time_words(window.end_ms)}"
+    return NotFound(Reason.METRICS_MISSING, f"{found}, so that time is not published. Was it down, or is the policy's preset another one?")

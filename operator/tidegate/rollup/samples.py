@@ -1,6 +1,6 @@
-"""What every way of reading Prometheus' history takes and gives, so that whoever folds samples need not know which way it was.
+"""Types for reading Prometheus' history, the same for every way of reading.
 
-Times are whole milliseconds since the epoch; ranges are half-open, [start, end). Nothing here connects or decodes.
+Times are whole milliseconds since the epoch. Ranges are half-open, [start, end). Nothing here connects or decodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,49 +11,46 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-# How far a run has come, told to whoever watches. How that looks, and whether anybody does, is not
-# a run's business.
-
 
 class Step(StrEnum):
-    """What is counted, as people read it."""
+    """Steps of a run whose progress is counted, as people read them."""
 
     INGESTED = "broker-hours read"
     PUBLISHED = "windows published"
 
 
 class Progress(Protocol):
-    """Whoever watches. Called from several threads, though never at once for the same step."""
+    """Receives the progress of a run. It is called from several threads, but never at once for the same step."""
 
     def __call__(self, step: Step, done: int, of: int, /) -> None:
         """`done` never falls and ends at `of`, which falls where less turns out to be there."""
 
 
 def unwatched(_step: Step, _done: int, _of: int) -> None:
-    """Nobody watches."""
+    """Drop the progress."""
 
 
 class Count:
-    """One step's count."""
+    """Counts one step and reports each change."""
 
     def __init__(self, progress: Progress, step: Step, of: int) -> None:
         self._progress = progress
         self._step = step
         self._of = of
         self._done = 0
-        self._tell()
+        self._report()
 
     def done(self) -> None:
-        """One more is done."""
+        """Count one more as done."""
         self._done += 1
-        self._tell()
+        self._report()
 
     def left_out(self, count: int) -> None:
-        """So many will not be done."""
+        """Take items that will not be done out of the total."""
         self._of -= count
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._progress(self._step, self._done, self._of)
 
 
@@ -92,7 +89,7 @@ class ReadRequest(NamedTuple):
 
 
 class Transport(Protocol):
-    """One way of reading history. `exact` says that values are the stored samples, with their own times."""
+    """One way of reading history. `exact` = values are the stored samples, with their own times."""
 
     name: str
     exact: bool

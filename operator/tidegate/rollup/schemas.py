@@ -1,6 +1,6 @@
 """The columns of the usage tables, declared once for those who write them and those who read them.
 
-Rates are bytes per second, byte counts whole bytes, times UTC. A user or client id that Kafka did not tell is "" and never null, and so is
+Rates are in bytes/s, byte counts whole bytes, times UTC. A user or client id that Kafka does not report is "" and never null, and so is
 the tier of a member of none. Null is allowed only where "not known" is an answer: no limit, no factor, no rate to take a percentile of.
 How tables lie in a store is `tables/`'s business; what the columns mean to a reader is in docs/usage-tables.md.
 """

@@ -23,7 +23,7 @@ _SILENT = ("window_start", "samples", "coverage", "calibration", "sketch")
 class Question:
     """Which table, from when to when (None = all there is), by which column, and how many rows; 0 = all.
 
-    `by` None = the table's bytes, which for brokers are their cards'.
+    `by` None = the table's bytes, which for brokers are those of their NICs.
     """
 
     table: str

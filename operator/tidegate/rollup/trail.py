@@ -52,7 +52,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class NicOver:
-    """A broker's NIC that was over its limit, as a round of decisions saw it. `over_rate` is None where the trail does not tell."""
+    """A broker's NIC that was over its limit, as a round of decisions read it. `over_rate` is None where the trail has none."""
 
     at_ms: int
     direction: str
@@ -62,7 +62,7 @@ class NicOver:
 
 @dataclass(frozen=True, slots=True)
 class Muted:
-    """The longest mute that Kafka told of after a round, of any client in it."""
+    """The longest mute that Kafka reported after a round, of any client in it."""
 
     at_ms: int
     direction: str
@@ -71,7 +71,7 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """What was read, each in order of time. `since_ms` is when it begins, None = it tells nothing."""
+    """What was read, each in order of time. `since_ms` is when it begins, None = it has no lines."""
 
     written: Sequence[Written] = field(default_factory=tuple)
     over: Sequence[NicOver] = field(default_factory=tuple)
@@ -80,9 +80,9 @@ class Trail:
 
 
 def read_trail(lines: Iterable[AuditLine], policy: str, *, end_ms: int) -> Trail:
-    """Lines of this policy ("" = of all) before `end_ms`; those before the period tell in which state it begins.
+    """Lines of this policy ("" = of all) before `end_ms`; those before the period give the state in which it begins.
 
-    Trails of several replicas may be given one after the other. What a line does not tell is left out, never made up.
+    Trails of several replicas may be given one after the other. What a line lacks is left out, never made up.
     """
     ours = sorted((line for line in lines if policy in ("", line.get("policy"))), key=_at_ms)
     ours = [line for line in ours if _at_ms(line) < end_ms]

@@ -1,4 +1,4 @@
-"""An engine asks Prometheus before it starts Spark, and says how a span reads."""
+"""An engine asks Prometheus before it starts Spark, and a span has a readable form."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tidegate.rollup.schemas import HOUR_MS
 SPAN = Span(490_000 * HOUR_MS, 490_003 * HOUR_MS)
 
 
-def test_a_server_that_wants_a_login_is_told_before_spark_is_started(tmp_path: Path) -> None:
+def test_a_server_that_wants_a_login_is_reported_before_spark_is_started(tmp_path: Path) -> None:
     def refuse(request: PostRequest) -> None:
         request.send(401, "who are you?", "text/plain")
 

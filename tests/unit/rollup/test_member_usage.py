@@ -62,20 +62,20 @@ def test_of_a_day_99_percent_are_all_but_the_two_highest_windows(store: UsageSto
     assert figures(store) == {(Entity("alice"), FETCH): DirectionUsage(1285.0, 1285.0, 1, 1.0, 0.0)}
 
 
-def test_brokers_are_added_up_within_a_window_and_the_busiest_is_told_apart(store: UsageStore) -> None:
+def test_brokers_are_added_up_within_a_window_and_the_busiest_is_distinguished(store: UsageStore) -> None:
     publish(store, [(window, broker, "alice", "", "fetch", broker * 100) for window in range(288) for broker in (1, 2, 3)])
     assert figures(store)[Entity("alice"), FETCH] == DirectionUsage(600.0, 300.0, 3, 1.0, 0.0)
 
 
 def test_directions_and_clients_are_figures_of_their_own_and_strangers_are_none(store: UsageStore) -> None:
-    told = [
+    rows = [
         ("alice", "", "fetch", 10),
         ("alice", "", "produce", 20),
         ("etl", "loader", "fetch", 30),
         ("etl", "", "fetch", 40),
         ("x", "", "fetch", 50),
     ]
-    publish(store, [(window, 1, *one) for window in range(288) for one in told])
+    publish(store, [(window, 1, *one) for window in range(288) for one in rows])
     found = {key: usage.p99_total for key, usage in figures(store).items()}
     assert found == {(Entity("alice"), FETCH): 10.0, (Entity("alice"), PRODUCE): 20.0, (Entity("etl", "loader"), FETCH): 30.0}
 

@@ -1,4 +1,4 @@
-"""What a store lacks, told from its manifests: gaps, hours published before they were over, and tables that were not made of finer ones."""
+"""Missing hours of a store, by its manifests: gaps, hours published before they were over, and tables that were not made of finer ones."""
 
 from __future__ import annotations
 

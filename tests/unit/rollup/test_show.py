@@ -28,7 +28,7 @@ def store() -> UsageStore:
     return store
 
 
-def told(answer: Answer) -> str:
+def words_of(answer: Answer) -> str:
     out = io.StringIO()
     show_top(answer, Page(out))
     return out.getvalue()
@@ -71,7 +71,7 @@ def test_a_range_counts_its_own_windows_and_time_only(store: UsageStore) -> None
 def test_what_is_left_out_is_counted(store: UsageStore, golden: Callable[[str], None]) -> None:
     answer = top(store, Question(table="usage_5m", most=5))
     assert (len(answer.rows), answer.others) == (5, 7)
-    last = told(answer).splitlines()[-1]
+    last = words_of(answer).splitlines()[-1]
     assert 7 in numbers(last)
     assert top(store, Question(table="usage_5m", most=0)).others == 0
     golden(last)
@@ -80,14 +80,14 @@ def test_what_is_left_out_is_counted(store: UsageStore, golden: Callable[[str], 
 def test_brokers_are_ranked_by_their_nics_bytes(store: UsageStore, golden: Callable[[str], None]) -> None:
     answer = top(store, Question(table="broker_5m"))
     assert answer.by == "nic_bytes"
-    text = told(answer)
+    text = words_of(answer)
     assert 39.6 in numbers(text)
     golden(text)
 
 
 def test_people_see_units_and_programs_whole_numbers(store: UsageStore) -> None:
     answer = top(store, Question(table="usage_5m"))
-    text = told(answer)
+    text = words_of(answer)
     assert "26.4 TB" in text
     assert "3,665.0 MB/s" in text or "3665.0 MB/s" in text
     assert "100 %" in text
@@ -97,9 +97,9 @@ def test_people_see_units_and_programs_whole_numbers(store: UsageStore) -> None:
 
 def test_nothing_published_is_said_in_words(store: UsageStore, golden: Callable[[str], None]) -> None:
     answer = top(store, Question(table="tier_1d"))
-    assert "tier_1d" in told(answer)
+    assert "tier_1d" in words_of(answer)
     assert answer.document()["rows"] == []
-    golden(told(answer))
+    golden(words_of(answer))
 
 
 @pytest.mark.parametrize(

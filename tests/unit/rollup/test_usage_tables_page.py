@@ -12,17 +12,17 @@ COLUMNS = {name for kind in TABLES.values() for name in kind.schema.names}
 _FIRST_CELLS = re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE)
 
 
-def test_every_column_is_told_of() -> None:
+def test_every_column_is_described() -> None:
     assert {name for name in COLUMNS if f"`{name}`" not in PAGE} == set()
 
 
-def test_every_table_is_told_of() -> None:
+def test_every_table_is_described() -> None:
     assert {name for name in TABLES if f"`{name}`" not in PAGE} == set()
 
 
 def test_no_column_or_table_is_made_up() -> None:
-    told = {name for cell in _FIRST_CELLS for name in re.findall(r"`([a-z0-9_]+)`", cell)}
-    assert told - COLUMNS - set(TABLES) == set()
+    described = {name for cell in _FIRST_CELLS for name in re.findall(r"`([a-z0-9_]+)`", cell)}
+    assert described - COLUMNS - set(TABLES) == set()
 
 
 @pytest.mark.parametrize("kind", TABLES.values(), ids=lambda kind: kind.name)

@@ -20,14 +20,14 @@ tidegate.errors.Unreachable: the first attempt
 During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
-{told}
+{raised}
 
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:645)
 """
 
 
 @pytest.mark.parametrize(
-    ("told", "kind"),
+    ("raised", "kind"),
     [
         ("tidegate.errors.Unreachable: Prometheus is away.", Incomplete),
         ("tidegate.rollup.transport.exchange.Damaged: Prometheus is away.", Incomplete),
@@ -38,8 +38,8 @@ Traceback (most recent call last):
         ("tidegate.rollup.tables.manifest.OtherVersion: Prometheus is away.", OtherVersion),
     ],
 )
-def test_the_last_error_of_ours_is_the_one(told: str, kind: type[TidegateError]) -> None:
-    found = from_worker(SPARKS.format(told=told))
+def test_the_last_error_of_ours_is_the_one(raised: str, kind: type[TidegateError]) -> None:
+    found = from_worker(SPARKS.format(raised=raised))
     assert type(found) is kind
     assert str(found) == "Prometheus is away."
 

@@ -22,8 +22,8 @@ from tidegate.rollup.transport.exchange import ClientCertificate, HistorySetting
 from tidegate.rollup.transport.http_query import selection_of
 from tidegate.rollup.transport.ladder import Probe, choose, open_rung
 
-# Series of samples -> Arrow batches in the columns that a Spark schema names: `time`, `value`,
-# `labels`, or labels by their names.
+# Arrow batches have the columns of a Spark schema: `time`, `value`, `labels`, or single labels by
+# name.
 
 
 TIME, VALUE, LABELS = "time", "value", "labels"
@@ -43,9 +43,9 @@ def require_readable(schema: StructType) -> None:
     for column in schema.fields:
         wanted = _FIXED.get(column.name, StringType())
         if column.dataType.typeName() != wanted.typeName():
-            told = f"Column {column.name} is asked for as {column.dataType.simpleString()}"
-            told = f"{told}, and is {wanted.simpleString()}; cast it afterwards."
-            raise InvalidResource(f"{told} Every other name than {TIME}, {VALUE} and {LABELS} is that of a label.")
+            problem = f"Column {column.name} is asked for as {column.dataType.simpleString()}"
+            problem = f"{problem}, and is {wanted.simpleString()}; cast it afterwards."
+            raise InvalidResource(f"{problem} Every other name than {TIME}, {VALUE} and {LABELS} is that of a label.")
 
 
 def batches(series: Sequence[SeriesSamples], schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -78,11 +78,8 @@ def _field(column: StructField) -> pa.Field:
     return pa.field(column.name, kind, nullable=column.nullable)
 
 
-# What is asked of the data source `tidegate.prometheus`: its options as text -> what to read, from
-# where, when and in which pieces.
-#
-# Names are Spark's way of writing options, whatever their case. One that nobody knows is refused,
-# because a misspelt `token` would be none.
+# Options of the data source `tidegate.prometheus` are text, and their names ignore case as Spark's
+# do. An unknown option is refused, because a misspelt `token` would mean a read without one.
 
 
 SERIES = ("nics", "client_bytes", "replication_bytes", "rates", "throttle_times")
@@ -180,7 +177,7 @@ def _login(given: _Options) -> BearerLogin | BasicLogin | None:
 def _selection(given: _Options, server: PrometheusServer) -> Selection:
     query, series = given.get("query"), given.get("series")
     if (query is None) == (series is None):
-        raise InvalidResource('What to read is told by either query (metric{label="value"}), or series (NICs, rates, ...) of a preset.')
+        raise InvalidResource('Set either query (metric{label="value"}), or series (NICs, rates, ...) of a preset.')
     if query is not None:
         return selection_of(query)
     preset = Preset(given.one_of("preset", tuple(Preset), Preset.NODE_EXPORTER))
@@ -213,12 +210,10 @@ def _history(given: _Options, server: PrometheusServer) -> HistorySettings:
     )
 
 
-# `spark.read.format("tidegate.prometheus")`: samples of any series as a frame, for notebooks.
-#
-# The way of reading is chosen once, when Spark plans the query; then each task reads one piece of
-# the time, and all tasks of a machine
-# share the slots that the server is given. Tables of usage are not made this way: a row for every
-# sample passes through the Java machine.
+# `spark.read.format("tidegate.prometheus")` gives samples of any series as a frame, for notebooks.
+# The way of reading is chosen once, when Spark plans the query. Then each task reads one piece of
+# the time, and all tasks of a machine share the slots for the server. Usage tables are not made
+# this way: a row for every sample passes through the Java machine.
 
 
 NAME = "tidegate.prometheus"

@@ -29,11 +29,9 @@ from tidegate.rollup.terms.reader import StretchTerms, TermsReader
 from tidegate.rollup.terms.states import TierStates
 from tidegate.rollup.trail import AuditLine
 
-# What hours and days are made of: which finer rows, whose tiers, and which states.
-#
-# Hours take tiers as they are when the run is made. Days take everything that is no sum of bytes
-# from their own hours, so that whoever
-# changed tiers at noon is in both, and a day says of states what its hours said.
+# Hours take tiers as they are at the time of the run. Days take everything that is no sum of bytes
+# from their own hours. So a member that changed tiers at noon is in both, and the states of a day
+# are those of its hours.
 
 
 _MEMBERS = "user string, client_id string, tier string"
@@ -156,8 +154,8 @@ class _Rollup:
         brokers = brokers_between(transport, run.order.metrics, run.start_ms, run.end_ms)
         run.tell(f"reading {len(run.hours) * len(brokers)} hours of {len(brokers)} brokers by {run.order.transport}")
         if not brokers:
-            told = "Prometheus has nothing of any broker in these hours, so nothing was published and what stands is left as it is."
-            raise NotFound(Reason.METRICS_MISSING, f"{told} Is the preset right, and does it keep samples for so long?")
+            problem = "Prometheus has nothing of any broker in these hours, so nothing was published and what is published stays as it is."
+            raise NotFound(Reason.METRICS_MISSING, f"{problem} Is the preset right, and does it keep samples for so long?")
         return brokers
 
     def _terms(self, transport: Transport, brokers: Sequence[int]) -> Mapping[int, StretchTerms]:
@@ -170,20 +168,20 @@ class _Rollup:
     def _ingested(self, brokers: Sequence[int], terms: Mapping[int, StretchTerms]) -> list[Manifest]:
         run, parts = self.run, count()
         items = [WorkItem(broker, start_ms, self._end(start_ms), part=next(parts)) for start_ms in run.hours for broker in brokers]
-        promised = {(start_ms, broker): told for start_ms, one in terms.items() for broker, told in one.brokers.items()}
+        promised = {(start_ms, broker): rates for start_ms, one in terms.items() for broker, rates in one.brokers.items()}
         staged = ingest_all(self.spark, replace(run.order, terms=promised), items, run.progress)
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)
         self.windows.left_out(left * len(_FINE))
         if left:
-            run.tell(f"{left} hours of which Prometheus tells nothing are left as they are")
+            run.tell(f"{left} hours of which Prometheus has nothing are left as they are")
         sources = {start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known}
         return [self._published(staged, table=table, start_ms=start_ms, source=sources[start_ms]) for start_ms in known for table in _FINE]
 
     def _summed(self, coarser: Coarser, starts: range) -> list[Manifest]:
         """Several windows in one pass over their finer rows, for a pass costs mostly its start; each is published by itself.
 
-        None of which nothing finer is published: that nobody used anything is not known then.
+        None of which nothing finer is published: it is unknown then whether there was any usage.
         """
         published: list[Manifest] = []
         order = self.run.order

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession as SparkSession
 LOCAL = "local[*,3]"
 _LOGGING = Path(__file__).with_name("log4j2.properties")  # a level set later does not count for what Spark says while it starts
 # Of more groups than these Spark sorts rows before it adds them up, and has one at a time. Its default of 128 is few for short lists; but
-# an empty sketch takes 12 KB, so those of an estate with 200,000 clients would not fit into the heap.
+# an empty sketch takes 12 KB, so those of a cluster with 200,000 clients would not fit into the heap.
 _HASHED_KEYS = 12_288
 WORKER_DAEMON = "tidegate.rollup.spark.worker_daemon"
 # A run is over before code that was compiled twice pays: without the second compiler even 10 million samples take no longer, and a sixth

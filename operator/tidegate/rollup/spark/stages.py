@@ -28,8 +28,7 @@ from tidegate.rollup.tables.manifest import OtherVersion, PublishedFile
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import Part, UsageStore
 
-# What goes wrong in a worker, as the error that it was there: Spark brings home nothing but the
-# text of its traceback.
+# Spark returns only the text of a worker's traceback. The worker's own error is made from it.
 
 
 _RAISED = re.compile(r"^tidegate\.[\w.]+\.(?P<kind>[A-Z]\w+): (?P<message>.+)$", re.MULTILINE)
@@ -52,10 +51,10 @@ def workers_errors() -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        told = from_worker(str(error))
-        if told is None:
+        own = from_worker(str(error))
+        if own is None:
             raise
-        raise told from error
+        raise own from error
 
 
 def from_worker(text: str) -> TidegateError | None:
@@ -67,17 +66,16 @@ def from_worker(text: str) -> TidegateError | None:
     lost = _LOST.search(text)
     if lost is None:
         return None
-    told = f"Spark lost workers again and again ({lost[0]}), as it happens when they get too little memory; what is published is whole."
-    return RetryLater(Reason.USAGE_INCOMPLETE, f"{told} Give the policy's rollup more memory.")
+    problem = f"Spark lost workers again and again ({lost[0]}), as it happens when they get too little memory; what is published is whole."
+    return RetryLater(Reason.USAGE_INCOMPLETE, f"{problem} Give the policy's rollup more memory.")
 
 
 def _passing(message: str) -> TidegateError:
     return Incomplete(Reason.METRICS_INCOMPLETE, message)
 
 
-# Usage tables as Spark sees them: rows of a store as a frame, and a frame's rows as staged files.
-# Files are read and written by workers
-# where Spark has no reader for the storage of its own.
+# Rows of a store as a Spark frame, and a frame's rows as staged files. Workers read and write files
+# where Spark has no reader of its own for the storage.
 
 
 _RECORD = "table string, window_start_ms long, path string, rows long, size_bytes long, sha256 string, sums map<string, long>"

@@ -41,16 +41,16 @@ def tier_sums(fine: DataFrame, tiers: DataFrame, states: DataFrame, *, window_ms
     """`usage_5m` -> `tier_1h` or `tier_1d`, over the members of each tier.
 
     A member's 5-minute rate is that of all brokers together. `states` has window_start, tier, direction, throttle_episodes and the
-    seconds_*; a tier of which only they tell has a row without bytes.
+    seconds_*; a tier that is only in them has a row without bytes.
     """
     rates = in_tiers(fine, tiers).where("tier != ''").groupBy("window_start", "tier", "user", "client_id", "direction").agg(*_summed())
     grouped = rates.groupBy(_start(window_ms), "tier", "direction").agg(
         *_summed(), columns.sort_array(columns.collect_list("bytes")).alias("values")
     )
-    told = _with_percentiles(grouped).join(columns.broadcast(states), ["window_start", "tier", "direction"], "full")
+    joined = _with_percentiles(grouped).join(columns.broadcast(states), ["window_start", "tier", "direction"], "full")
     seconds = [name for name in states.columns if name.startswith("seconds_")]
     floats = ["peak_rate", "throttled_seconds", "over_contract_seconds", *seconds]
-    return told.fillna(0.0, floats).fillna(0, ["bytes", "deferred_bytes", "throttle_episodes"])
+    return joined.fillna(0.0, floats).fillna(0, ["bytes", "deferred_bytes", "throttle_episodes"])
 
 
 def in_tiers(fine: DataFrame, tiers: DataFrame) -> DataFrame:

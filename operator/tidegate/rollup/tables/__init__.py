@@ -9,7 +9,7 @@
     publication  verify what was staged, write it sorted, then swap the manifest
     resolution   which files are valid for which windows; all readers go through it
     compaction   one sorted file a day instead of one an hour
-    retention    windows that are old enough to go; clean-up removes what nobody names, after a grace
+    retention    windows that are old enough to go; clean-up removes files that no manifest names, after a grace
     lineage      what was made from rows that are replaced
     inspection   every file anew, for `verification`; agreement compares tables
     store        the face of all this

@@ -18,8 +18,8 @@ from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TableKind
 
-# The name of one run: one process that publishes. It is part of file names, so that no two runs
-# ever write the same file.
+# A run is one process that publishes. Its name is part of file names, so that no two runs write the
+# same file.
 
 
 _FORM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -37,8 +37,7 @@ def require_run_id(run_id: str) -> str:
     return run_id
 
 
-# The times that are published at once, their names and where their files lie. A window is a whole
-# hour or a whole day, UTC.
+# A window is a whole hour or a whole day, UTC, that is published at once.
 
 
 _DAY = "%Y-%m-%d"
@@ -148,8 +147,8 @@ def in_order(kind: TableKind, rows: pa.Table) -> pa.Table:
     found = rows.sort_by([(name, "ascending") for name in kind.key]).combine_chunks()
     twice = _first_repeated(kind, found)
     if twice is not None:
-        told = ", ".join(f"{name} {value}" for name, value in twice.items())
-        raise UsageDamaged(f"{kind.name} would have two rows for {told}: the same usage was handed in twice. Nothing is published.")
+        key = ", ".join(f"{name} {value}" for name, value in twice.items())
+        raise UsageDamaged(f"{kind.name} would have two rows for {key}: the same usage was handed in twice. Nothing is published.")
     return found
 
 

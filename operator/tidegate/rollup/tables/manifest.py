@@ -1,6 +1,6 @@
 """The statement of which files are the rows of one window of one table, as it is stored.
 
-A manifest with a window that is longer than what its table publishes at once tells of the same rows again, put together into fewer files:
+A manifest with a window that is longer than what its table publishes at once has the same rows again, put together into fewer files:
 it counts for those windows only whose publication it names (see `resolution`). One that is `retired` says that the window's time is over.
 """
 
@@ -16,11 +16,8 @@ from tidegate.errors import UserActionRequired
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.format import Contents, UsageDamaged, Window, time_words, window_named
 
-# Which version of the tables this program reads and writes.
-#
-# The number is in every manifest and covers columns, their meaning, the layout of files and the
-# manifest itself. It goes up only where an
-# older program would misread the new.
+# The version is in every manifest. It covers columns, their meaning, the layout of files and the
+# manifest itself, and rises only where an older program would misread the new tables.
 
 
 VERSION = 1
@@ -95,13 +92,13 @@ class Manifest:
 
     @property
     def stamp(self) -> str:
-        """Tells this publication from every other of the same window: its run and what is in its files."""
+        """Distinguishes this publication from every other of the same window: its run and a digest of its files."""
         digest = hashlib.sha256("".join(file.sha256 for file in self.files).encode()).hexdigest()
         return f"{self.run_id}/{digest[:12]}"
 
     @property
     def combines(self) -> bool:
-        """Whether it tells of windows that have manifests of their own."""
+        """Whether it covers windows that have manifests of their own."""
         return self.window.end_ms - self.window.start_ms > self.kind.published_ms
 
     @property

@@ -35,11 +35,8 @@ from tidegate.rollup.tables.manifest import Manifest, PublishedFile, encode_mani
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore
 
-# What a worker hands over: files nobody reads yet, and a small record of each that travels to
-# whoever publishes.
-#
-# A task that is tried again leaves another file, never the same one again: only those count of
-# which a record arrives.
+# A worker leaves files in the staging, which no reader sees, and returns a small record of each. A
+# task that is tried again writes another file. Only files with a record count.
 
 
 FOLDER = "_staging"
@@ -59,7 +56,7 @@ class StagedFile:
 
 
 def stage(store: UsageStore, run_id: str, table: str, rows: pa.Table, *, part: int) -> list[StagedFile]:
-    """Write rows of any number of windows, a file a window; `part` tells tasks apart for people. No rows, no file.
+    """Write rows of any number of windows, a file a window; `part` distinguishes tasks for people. No rows, no file.
 
     Raises UsageDamaged for rows that do not fit the table, Unreachable or Unauthorized where the storage does not take them.
     """
@@ -99,11 +96,9 @@ def _stage_window(storage: Storage, run_id: str, kind: TableKind, window: Window
     return StagedFile(kind.name, window.start_ms, path, contents.rows, len(content), checksum(content), contents.sums)
 
 
-# Rows of many files, sorted, in portions that fit into memory and become a file each.
-#
-# A portion has the brokers (or tiers) of its own; files that have none of them are not read for
-# it. One portion reads every file once,
-# several read a file about twice.
+# Rows of many files are sorted in portions that fit into memory. Each portion becomes a file. A
+# portion has brokers (or tiers) of its own, and files without any of them are not read for it. One
+# portion reads every file once, several read a file about twice.
 
 
 MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte
@@ -146,7 +141,7 @@ def _read(sources: Sequence[Source], parallel: int) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A whole window of a table, with everything that is in it; no staged file = nobody used anything, which is a statement, too.
+    """A whole window of a table, with everything that is in it; no staged file = there was no usage, which is published too.
 
     `coverage` None = the mean of the rows' own.
     """
@@ -192,14 +187,14 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
 
 
 def to_seconds(at_ms: int) -> int:
-    """Milliseconds of the whole second: manifests tell times to the second."""
+    """Milliseconds of the whole second: manifests have times to the second."""
     return at_ms - at_ms % 1000
 
 
 def write_files(
     storage: Storage, kind: TableKind, window: Window, *, run_id: str, portions: Iterator[pa.Table]
 ) -> tuple[tuple[PublishedFile, ...], float | None]:
-    """A file for each portion of rows, and the mean coverage of all rows. Nobody sees the files before a manifest names them."""
+    """A file for each portion of rows, and the mean coverage of all rows. No reader sees the files before a manifest names them."""
     files: list[PublishedFile] = []
     covered = 0.0
     for number, rows in enumerate(portions):
@@ -216,8 +211,8 @@ def _write_file(storage: Storage, kind: TableKind, stem: str, rows: pa.Table) ->
     storage.write(path, content)
     found = storage.size_bytes(path)
     if found != len(content):
-        told = f"{path} has {found} bytes after {len(content)} were written to {storage.shown}"
-        raise Unreachable(Reason.STORAGE_UNREACHABLE, f"{told}; it is not published, and a later run tries again.")
+        problem = f"{path} has {found} bytes after {len(content)} were written to {storage.shown}"
+        raise Unreachable(Reason.STORAGE_UNREACHABLE, f"{problem}; it is not published, and a later run tries again.")
     return PublishedFile(path, contents.rows, len(content), checksum(content), contents.sums)
 
 
@@ -232,7 +227,7 @@ def _portions(storage: Storage, publication: Publication) -> Iterator[pa.Table]:
 
 
 def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
-    """The rows of a staged file, which are to the byte what its worker wrote and to the row what it told."""
+    """The rows of a staged file, which are to the byte what its worker wrote and to the row what its record has."""
     content = storage.read(staged.path)
     if content is None:
         raise UsageDamaged(f"Staged file {staged.path} is gone; nothing is published. Was a clean-up given too short a grace?")
@@ -241,7 +236,7 @@ def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
     rows = decode(content, where=staged.path)
     found = contents_of(TABLES[staged.table], rows)
     if found != Contents(staged.rows, staged.sums):
-        raise UsageDamaged(f"Staged file {staged.path} holds {found}, its record tells {staged.rows} rows and {staged.sums}.")
+        raise UsageDamaged(f"Staged file {staged.path} holds {found}, its record has {staged.rows} rows and {staged.sums}.")
     return rows
 
 
@@ -249,8 +244,8 @@ def _require_window(publication: Publication) -> None:
     window = publication.window
     alien = [staged for staged in publication.staged if (staged.table, staged.window_start_ms) != (publication.table, window.start_ms)]
     if alien or window.start_ms != publication.window_start_ms:
-        told = alien[0].path if alien else str(publication.window_start_ms)
-        raise UsageDamaged(f"{told} is not of {publication.table} {window.name}; nothing is published.")
+        stray = alien[0].path if alien else str(publication.window_start_ms)
+        raise UsageDamaged(f"{stray} is not of {publication.table} {window.name}; nothing is published.")
 
 
 def _require_rows_within(kind: TableKind, window: Window, rows: pa.Table) -> None:
@@ -265,9 +260,9 @@ def _require_rows_within(kind: TableKind, window: Window, rows: pa.Table) -> Non
 def _require_all(publication: Publication, files: Sequence[PublishedFile]) -> None:
     """Nothing that was staged is lost, nothing is in the files twice."""
     names = summed_columns(publication.kind)
-    told, found = (
+    staged, found = (
         Contents(sum(one.rows for one in some), {name: sum(one.sums.get(name, 0) for one in some) for name in names})
         for some in (publication.staged, files)
     )
-    if found != told:
-        raise UsageDamaged(f"{publication.table}: {found} would be published where {told} was staged; nothing is published.")
+    if found != staged:
+        raise UsageDamaged(f"{publication.table}: {found} would be published where {staged} was staged; nothing is published.")

@@ -2,7 +2,7 @@
 
 Over pyarrow's file systems, which take credentials from the environment as the clouds' own clients do. On a disk a write goes to a file
 beside it, is forced to the disk and renamed; an object store's one PUT is atomic by itself. There is no append and no rename between names.
-Errors are told as `tidegate.errors`: absent is None or nothing, refused is Unauthorized, all else of a file system is Unreachable.
+Errors are those of `tidegate.errors`: absent is None or nothing, refused is Unauthorized, all else of a file system is Unreachable.
 """
 
 import errno
@@ -21,11 +21,9 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, Unauthorized, Unreachable
 
-# A file on a local disk that is there whole, or not at all, also after the machine lost its power.
-#
-# The disk's own rename makes the switch; what is written but not yet renamed carries a name that
-# starts with a dot, so that readers by
-# pattern (`*.parquet`) pass it over and a clean-up knows it.
+# A file on a local disk is there whole or not at all, also after the machine lost its power: it is
+# written under another name, forced to the disk and renamed. That name starts with a dot, so that
+# readers by pattern (`*.parquet`) skip it and a clean-up finds it.
 
 
 _UNFINISHED = ".unfinished"
@@ -41,7 +39,7 @@ def is_unfinished(path: str) -> bool:
 def write_durably(path: str, content: bytes, *, outlives_power: bool = True) -> None:
     """Put `content` in place of whatever was there. Raises OSError (disk full, no right); the old content is then still in place.
 
-    Without `outlives_power` nothing is forced to the disk: for what nobody needs once this machine starts anew.
+    Without `outlives_power` nothing is forced to the disk: for files that are useless once this machine starts anew.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -108,7 +106,7 @@ _BUCKETS = ("s3", "gcs", "abfs")  # folders are a way of speaking there
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as a listing tells of it; `path` is relative to the root. A store that tells no time counts as 1970."""
+    """A file in a listing; `path` is relative to the root. A store without times gives 1970."""
 
     path: str
     size_bytes: int
@@ -133,7 +131,7 @@ class Storage:
 
     def read(self, path: str) -> bytes | None:
         """The whole content; None where there is no such file."""
-        with self._told("read", path):
+        with self._as_our_errors("read", path):
             try:
                 with self._filesystem.open_input_file(self._full(path)) as stream:
                     content: bytes = stream.read()
@@ -154,7 +152,7 @@ class Storage:
 
         Without `outlives_power` a disk may lose it with the machine's power; a bucket never does.
         """
-        with self._told("write", path):
+        with self._as_our_errors("write", path):
             if self._is_disk:
                 write_durably(self._full(path), content, outlives_power=outlives_power)
                 return
@@ -166,33 +164,33 @@ class Storage:
 
     def size_bytes(self, path: str) -> int | None:
         """None where there is no such file."""
-        with self._told("look at", path):
+        with self._as_our_errors("look at", path):
             found = self._filesystem.get_file_info(self._full(path))
             return found.size if found.type == FileType.File else None
 
     def files(self, folder: str) -> list[StoredFile]:
         """All files below, sorted by path; a folder that does not exist has none."""
         selector = FileSelector(self._full(folder), recursive=True, allow_not_found=True)
-        with self._told("list", folder):
+        with self._as_our_errors("list", folder):
             found = [one for one in self._filesystem.get_file_info(selector) if one.type == FileType.File]
         skipped = len(self._root) + 1
-        told = ((one, one.mtime_ns) for one in found)
+        timed = ((one, one.mtime_ns) for one in found)
         return sorted(
-            (StoredFile(one.path[skipped:], one.size, (at_ns or 0) // 1_000_000) for one, at_ns in told), key=lambda one: one.path
+            (StoredFile(one.path[skipped:], one.size, (at_ns or 0) // 1_000_000) for one, at_ns in timed), key=lambda one: one.path
         )
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove files; one that is gone already is no error."""
         for path in paths:
-            with self._told("remove", path):
+            with self._as_our_errors("remove", path):
                 try:
                     self._filesystem.delete_file(self._full(path))
                 except FileNotFoundError:
                     continue
 
     def delete_folder(self, folder: str) -> None:
-        """Remove everything below and the folder; for what nobody else writes to. A bucket does it in few requests."""
-        with self._told("remove", folder):
+        """Remove everything below and the folder; for a folder without other writers. A bucket does it in few requests."""
+        with self._as_our_errors("remove", folder):
             try:
                 self._filesystem.delete_dir(self._full(folder))
             except FileNotFoundError:
@@ -211,22 +209,21 @@ class Storage:
         return f"{self._root}/{path}"
 
     @contextmanager
-    def _told(self, doing: str, path: str) -> Iterator[None]:
+    def _as_our_errors(self, doing: str, path: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise self._error(error, f"{doing} {path}") from error
 
     def _error(self, error: OSError, doing: str) -> TidegateError:
-        told = f"The usage tables at {self.shown} could not {doing}: {error}."
+        problem = f"The usage tables at {self.shown} could not {doing}: {error}."
         if isinstance(error, PermissionError) or any(word in str(error) for word in _REFUSALS):
-            return Unauthorized(f"{told} Give the identity that runs this the right to read, write, list and delete there.")
-        return Unreachable(Reason.STORAGE_UNREACHABLE, f"{told} What is published stays as it is, and a later run tries again.")
+            return Unauthorized(f"{problem} Give the identity that runs this the right to read, write, list and delete there.")
+        return Unreachable(Reason.STORAGE_UNREACHABLE, f"{problem} What is published stays as it is, and a later run tries again.")
 
 
-# From the URL in a policy or on the command line to a place to store in. The URL may carry options
-# of pyarrow; people are shown none of
-# it.
+# The URL in a policy or on the command line may carry options of pyarrow, secrets among them. They
+# are never shown.
 
 
 SCHEMES = ("file", "s3", "gs", "abfs")

@@ -17,14 +17,10 @@ from tidegate.rollup.tables.format import Window, checksum, decode
 from tidegate.rollup.tables.manifest import FOLDER, Manifest, PublishedFile, decode_manifest, window_of_path
 from tidegate.rollup.tables.storage import Storage, StoredFile, open_storage
 
-# Which files hold the rows of which windows now. Every reader goes through it, and so does the
-# clean-up.
-#
-# A window's own manifest is the authority. Where the manifest of its day names that very
-# publication, the day's files are read for it; where
-# it names another, the window was published again since, and its own files are. So neither kind of
-# manifest is ever changed for the other's
-# sake.
+# Resolution finds the files that hold the rows of a window now, for readers and for the clean-up. A
+# window's own manifest decides. Where the manifest of its day names that very publication, the day's
+# files are read. Where it names another, the window was published again since, and its own files are
+# read. So neither kind of manifest is ever changed because of the other.
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,10 @@ from tidegate.rollup.tables.publication import Source, discard_staging, in_porti
 from tidegate.rollup.tables.storage import StoredFile, is_unfinished
 from tidegate.rollup.tables.store import Part, UsageStore, resolve
 
-# One sorted file a day in place of one or more an hour, for tables that are published by the hour.
-# No row changes.
-#
-# The day's manifest names the stamp of every hour that went into its file; an hour that is
-# published again later goes before it by itself,
-# and the next compaction takes it in. The hours' own files stay until a clean-up removes them.
+# Compaction: one sorted file a day in place of one or more an hour, for tables that are published by
+# the hour. No row changes. The day's manifest names the stamp of every hour in its file. An hour
+# that is published again later replaces its rows there, and the next compaction takes it in. The
+# hours' own files stay until a clean-up removes them.
 
 
 _MARGIN_MS = 600_000  # clocks differ, and putting a day together takes a while
@@ -88,21 +86,19 @@ def _sources(store: UsageStore, day: Window, parts: Sequence[Part]) -> list[Sour
 
 def _require_all(kind: TableKind, day: Manifest, hours: Sequence[Manifest]) -> None:
     """Nothing was lost or doubled. An hour that was published again while the day was read shows here, too."""
-    told = {name: sum(hour.contents.sums.get(name, 0) for hour in hours) for name in summed_columns(kind)}
-    found = {name: day.contents.sums.get(name, 0) for name in told}
+    wanted = {name: sum(hour.contents.sums.get(name, 0) for hour in hours) for name in summed_columns(kind)}
+    found = {name: day.contents.sums.get(name, 0) for name in wanted}
     rows = sum(hour.contents.rows for hour in hours)
-    if Contents(day.contents.rows, found) != Contents(rows, told):
+    if Contents(day.contents.rows, found) != Contents(rows, wanted):
         raise UsageDamaged(
-            f"{day.name} put together has {day.contents.rows} rows and {found}, its hours have {rows} and {told}. The hours stay as"
-            " they are: one of them was published again meanwhile, or a file is damaged (`tidegate rollup verify` tells)."
+            f"{day.name} put together has {day.contents.rows} rows and {found}, its hours have {rows} and {wanted}. The hours stay as"
+            " they are: one of them was published again meanwhile, or a file is damaged (run `tidegate rollup verify`)."
         )
 
 
-# Windows that are old enough to go: five-minute and hourly tables after their days, daily ones
-# never.
-#
-# Going is publishing a manifest that says so. Files stay for the grace of the clean-up, for those
-# who have begun to read them.
+# Retention: five-minute and hourly tables expire after their days, daily ones never. A window
+# expires by a manifest that retires it. Its files stay for the grace of the clean-up, for readers
+# that have begun to read them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +135,10 @@ def _retire(store: UsageStore, manifest: Manifest, run_id: str, *, now_ms: int) 
     return gone
 
 
-# Removes what no manifest names any more, after a grace: files of runs that died, of windows
-# published again, and what was staged.
-#
-# Only files that carry a run's name are touched. The grace must be longer than any run and any
-# reading takes; it begins when the file was
-# written or, if later, when something was last published for its day. Run twice or cut short, it
-# does no harm.
+# Clean-up: removes files that no manifest names any more, after a grace: those of runs that died, of
+# windows published again, and of the staging. Only files with a run's name are touched. The grace
+# must be longer than any run or read. It begins when the file was written or, if later, when
+# its day was last published. It may run twice or be cut short.
 
 
 GRACE_MS = DAY_MS
@@ -238,10 +231,9 @@ def _staged(files: Iterable[StoredFile], before_ms: int) -> Iterator[StoredFile]
             yield from staged
 
 
-# Which published windows were made from rows that are no more the newest: a run was killed between
-# two tables, or late samples came.
-#
-# It compares stamps only and reads no rows. A source that is gone (retention) outdates nothing.
+# A published window is outdated when the rows that it was made from were published anew: a run was
+# killed between two tables, or late samples came. Only stamps are compared, no rows are read. A
+# source that expired (retention) outdates nothing.
 
 
 def stamps(store: UsageStore, tables: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> Mapping[str, str]:
@@ -252,7 +244,7 @@ def stamps(store: UsageStore, tables: Iterable[str], start_ms: int | None = None
 def outdated(store: UsageStore, table: str, sources: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> list[Window]:
     """Windows of the table in which a source has a window that is newer than what theirs was made from, or is new.
 
-    One that does not tell what it was made from is never outdated.
+    One without a record of what it was made from is never outdated.
     """
     found = [one for source in sources for one in store.manifests(source, start_ms, end_ms)]
     return outdated_among(store.manifests(table, start_ms, end_ms), found)

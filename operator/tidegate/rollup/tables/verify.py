@@ -1,4 +1,4 @@
-"""Whether tables tell the same of the same bytes: finer and coarser windows, users and their brokers, members and their tiers. To the byte.
+"""Verifies that tables agree on the same bytes: finer and coarser windows, users and their brokers, members and their tiers. To the byte.
 
 Only windows that both sides have are compared; a side that is gone by retention, or is not made yet, says nothing against the other.
 """
@@ -26,11 +26,9 @@ from tidegate.rollup.tables.publication import published_starts_ms
 from tidegate.rollup.tables.store import Part, UsageStore, resolve, valid_rows
 from tidegate.rollup.tables.upkeep import is_current, outdated, outdated_among
 
-# Looks at every file of a day of one table as if nobody could be trusted, and adds its rows up for
-# comparisons with other tables.
-#
-# Each file is read once and whole. What is wrong is a finding and never an error; storage that
-# does not answer is an error as everywhere.
+# Every file of a day of one table is checked without trust in its manifest, and its rows are added up
+# for comparisons with other tables. Each file is read once and whole. A fault in it is a finding
+# and never an error. Storage that does not answer is an error as everywhere.
 
 
 PUBLISHED = "published_ms"  # the column of sums that says in which window rows were published
@@ -106,7 +104,7 @@ def _inspect_file(kind: TableKind, file: PublishedFile, content: bytes | None) -
         raise UsageDamaged(f"{file.path} has other columns than {kind.name}.")
     contents = contents_of(kind, rows)
     if contents != Contents(file.rows, file.sums):
-        raise UsageDamaged(f"{file.path} holds {contents}, its manifest tells {file.rows} rows and {file.sums}.")
+        raise UsageDamaged(f"{file.path} holds {contents}, its manifest has {file.rows} rows and {file.sums}.")
     return rows.select([*kind.key, *summed_columns(kind)])
 
 
@@ -124,15 +122,15 @@ def _wrong_rows(kind: TableKind, rows: pa.Table, part: Part) -> Iterator[str]:
 
 
 def _wrong_sums(kind: TableKind, valid: pa.Table, sums: pa.Table, own: Sequence[Manifest]) -> Iterator[tuple[str, str]]:
-    """Windows whose rows add up to something else than their own manifest tells."""
+    """Windows whose rows add up to something else than their own manifest has."""
     counted = pa.table({PUBLISHED: published_starts_ms(kind, valid)}).group_by(PUBLISHED).aggregate([([], "count_all")])
     rows = dict(zip(counted[PUBLISHED].to_pylist(), counted["count_all"].to_pylist(), strict=True))
     for manifest in own:
         mine = sums.filter(pc.equal(sums[PUBLISHED], manifest.window.start_ms))
         found = Contents(rows.get(manifest.window.start_ms, 0), {name: pc.sum(mine[name]).as_py() or 0 for name in summed_columns(kind)})
-        told = Contents(manifest.contents.rows, {name: manifest.contents.sums.get(name, 0) for name in summed_columns(kind)})
-        if found != told:
-            yield manifest.window.name, f"holds {found}, its manifest tells {told}."
+        expected = Contents(manifest.contents.rows, {name: manifest.contents.sums.get(name, 0) for name in summed_columns(kind)})
+        if found != expected:
+            yield manifest.window.name, f"holds {found}, its manifest has {expected}."
 
 
 def _sums(kind: TableKind, rows: pa.Table) -> pa.Table:
@@ -252,12 +250,10 @@ def _others(count: int) -> str:
     return f", and {count} more" if count else ""
 
 
-# Whether a store is whole, from every file anew and not from what manifests say of it.
-#
-# It reads a day at a time and changes nothing. Broken is what cannot be right; a gap is a time
-# that was never published between others that
-# are, and what was made from older rows is outdated: both are mended by the next runs and are no
-# damage.
+# Verification reads every file, a day at a time, and changes nothing. A finding is broken where
+# tables contradict each other or themselves. A gap is a time that was never published between others
+# that are. Tables that were made from older rows are outdated. The next runs repair gaps and
+# outdated tables, so these are no damage.
 
 
 _MOST_GAPS = 10_000  # of windows that are looked for between the first and the last
@@ -302,7 +298,7 @@ class Verdict:
         return {
             "sound": self.is_sound,
             "whole": self.is_whole,
-            "tables": {name: _told(tally) for name, tally in self.tables.items()},
+            "tables": {name: _document_of(tally) for name, tally in self.tables.items()},
             **{name: [asdict(one) for one in found] for name, found in self.findings().items()},
         }
 
@@ -312,7 +308,7 @@ class Verdict:
 
 
 def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) -> Verdict:
-    """Read everything. `progress` is told each day before it is read.
+    """Read everything. `progress` gets each day before it is read.
 
     Raises OtherVersion where the tables are of another version, RetryLater where the storage does not answer.
     """
@@ -355,7 +351,7 @@ def _by_day(manifests: Iterable[Manifest]) -> dict[Window, list[Manifest]]:
 
 
 def _gaps(kind: TableKind, found: Sequence[Window]) -> list[Finding]:
-    """Windows that nobody published between the first and the last that somebody did."""
+    """Return the windows that are not published between the first and the last published one."""
     if not found:
         return []
     between = list(windows_between(kind, found[0].start_ms, found[-1].end_ms))[-_MOST_GAPS:]
@@ -368,14 +364,12 @@ def _outdated(table: str, targets: Sequence[Manifest], finer: Sequence[str], *, 
     return [Finding(table, window.name, message) for window in outdated_among(targets, sources)]
 
 
-def _told(tally: Tally) -> Mapping[str, object]:
+def _document_of(tally: Tally) -> Mapping[str, object]:
     return {"windows": tally.windows, "files": tally.files, "rows": tally.rows, "sizeBytes": tally.size_bytes}
 
 
-# Which hours a store lacks: not published, published before they were over, or published without
-# the tables that are made of them.
-#
-# A window that went out of retention is not missing. Nothing is read but manifests.
+# An hour is missing when it is not published, was published before it was over, or lacks the tables
+# that are made of it. A window that expired (retention) is not missing. Only manifests are read.
 
 
 _BY_HOUR = tuple(kind.name for kind in TABLES.values() if kind.published_ms == HOUR_MS)

@@ -1,4 +1,4 @@
 """What was promised and what was held back, and when: contracts, limits, throttle episodes and the states of tiers.
 
-The operator's own metrics tell it as history, if Prometheus scrapes them; the policy and its tiers tell how it is now.
+The operator's own metrics have its history, if Prometheus scrapes them. The policy and its tiers have the present state.
 """

@@ -1,6 +1,6 @@
-"""One policy as rollups see it: who is a member of which tier, what is promised to whom, and which limits brokers have.
+"""The declared terms of one policy: the members of its tiers, their contracts, and the limits of brokers.
 
-It is what people declare now. What was in force at another time is told by the operator's metrics (`operator_samples`).
+These are the terms of now. Terms that were in force at another time come from the operator's metrics (`sources`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Rates = Mapping[Direction, float]
 
 @dataclass(frozen=True, slots=True)
 class PolicyMember:
-    """A member, and the name under which Kafka's series tell of it. Of members that overlap only the first is one."""
+    """A member, and its user and client id in Kafka's series. Of members that overlap only the first counts."""
 
     tier: Tier
     member: Member
@@ -31,23 +31,23 @@ class PolicyMember:
 
 @dataclass(frozen=True)
 class PolicyTerms:
-    """`key` is the policy's namespace/name; `standing` has, by tier and member, what a status says that is promised on each broker."""
+    """`key` is the policy's namespace/name. `from_status` has the rates on each broker in the tiers' status, by tier and member."""
 
     key: str
     tiers: Sequence[Tier] = ()
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     window: QuotaWindow = field(default_factory=QuotaWindow)
-    standing: Mapping[tuple[str, str], Rates] = field(default_factory=dict)
+    from_status: Mapping[tuple[str, str], Rates] = field(default_factory=dict)
 
     @classmethod
     def of(cls, policy: Policy, tiers: Sequence[Tier], statuses: Mapping[str, Mapping[str, Any]] | None = None) -> Self:
         """`statuses` are those of the BusinessTier objects, by tier."""
-        standing = {(key, name): rates for key, status in (statuses or {}).items() for name, rates in _standing(status)}
-        return cls(policy.key, tuple(tiers), policy.limits, policy.window, standing)
+        from_status = {(key, name): rates for key, status in (statuses or {}).items() for name, rates in _from_status(status)}
+        return cls(policy.key, tuple(tiers), policy.limits, policy.window, from_status)
 
     @cached_property
     def members(self) -> Sequence[PolicyMember]:
-        """Everybody that a tier names, the oldest tier first; Kafka's default entities are nobody's name."""
+        """All members of tiers, the oldest tier first, without Kafka's default entities."""
         found: dict[Client, PolicyMember] = {}
         for tier in self.tiers:
             for member in tier.members:
@@ -57,16 +57,16 @@ class PolicyTerms:
         return tuple(found.values())
 
     def limit(self, broker: int, direction: Direction) -> int | None:
-        """The declared limit of a broker's NIC."""
+        """Return the declared limit of a broker's NIC."""
         return self.limits.of(broker).limit(WAYS[direction])
 
     def promised(self, one: PolicyMember, *, brokers: int) -> Rates:
-        """What is promised on each broker: by the status, else by the contract, as far as that can be said without leaders."""
-        return self.standing.get((one.tier.key, one.member.name)) or contract_rates(one.member, brokers=brokers)
+        """Return the rates on each broker: from the status, else from the contract, where that does not depend on leaders."""
+        return self.from_status.get((one.tier.key, one.member.name)) or contract_rates(one.member, brokers=brokers)
 
 
 def contract_rates(member: Member, *, brokers: int) -> Rates:
-    """Empty without a contract, and for one whose rate on each broker depends on leaders."""
+    """Return the rates on each broker; empty without a contract, and for one whose rates depend on leaders."""
     contract = member.contract
     if contract is None or contract.form is RateForm.PER_PARTITION or (contract.form is RateForm.TOTAL and member.topics):
         return {}
@@ -75,7 +75,7 @@ def contract_rates(member: Member, *, brokers: int) -> Rates:
 
 
 def rate_of(contract: Contract, direction: Direction) -> int | None:
-    """In the contract's own form."""
+    """Return the rate in the contract's own form."""
     return contract.produce_bytes_per_second if direction == "produce" else contract.fetch_bytes_per_second
 
 
@@ -83,8 +83,8 @@ def _name(part: object) -> str:
     return part if isinstance(part, str) else ""
 
 
-def _standing(status: Mapping[str, Any]) -> Iterator[tuple[str, Rates]]:
-    """While a member is throttled its status tells the throttle and not the contract."""
+def _from_status(status: Mapping[str, Any]) -> Iterator[tuple[str, Rates]]:
+    """Yield the contracts in a status. While a member is throttled, its status has the throttled rate and not the contract."""
     for member in status.get("members") or ():
         rates = member.get("target") or member.get("quota") or {}
         if member.get("state") != "Throttled":

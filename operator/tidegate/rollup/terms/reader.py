@@ -1,8 +1,8 @@
-"""The terms of each stretch of a run: by broker for the fold, and the states of tiers for the tables.
+"""Reads the terms of each stretch of a run: contracts, limits and episodes by broker, and the states of tiers.
 
-What was in force is taken from the operator's own metrics; where Prometheus has none of them for a stretch, contracts and limits are as
-they are declared now, and of episodes and states nothing is known. Each stretch is looked at by itself, so no answer depends on how a time
-was cut into runs.
+Terms come from the operator's own metrics, else from the audit trail. Where neither has any for a stretch, contracts and limits are the
+declared ones of now, and episodes and states are unknown. Each stretch is read by itself, so no result depends on how a range was cut into
+runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,16 +25,12 @@ from tidegate.rollup.terms.sources import OperatorSamples, TrailAccount, read_op
 from tidegate.rollup.terms.states import LOOKED_BACK_MS, Account, Below, Stretch, TierStates, stretches_of, tier_states
 from tidegate.rollup.trail import AuditLine
 
-# What clients sent on each broker just before they were cut: the rate against which deferred bytes
-# are counted.
-
-
 RatesThen = Mapping[Client, Mapping[int, float]]  # by broker, in bytes/s
-_TOGETHER_MS: Final = 120_000  # moments that are nearer to each other are read at once
+_TOGETHER_MS: Final = 120_000  # times that are nearer to each other are read at once
 
 
 class RatesBefore:
-    """Reads what is asked for, each moment once."""
+    """Reads the rates of clients just before they were cut, against which deferred bytes are counted. Each time is read once."""
 
     def __init__(self, transport: Transport, settings: MetricsSettings) -> None:
         self._transport = transport
@@ -44,7 +40,7 @@ class RatesBefore:
         self._known: dict[tuple[Direction, int], RatesThen] = {}
 
     def at(self, direction: Direction, moments_ms: Iterable[int]) -> Mapping[int, RatesThen]:
-        """For each of these moments every client's last rate, where it is no older than five scrapes. Raises tidegate.errors."""
+        """Return for each of these times every client's last rate that is no older than five scrapes. Raises tidegate.errors."""
         wanted = sorted(set(moments_ms))
         for group in _groups([moment for moment in wanted if (direction, moment) not in self._known]):
             self._read(direction, group)
@@ -53,12 +49,12 @@ class RatesBefore:
     def _read(self, direction: Direction, moments_ms: Sequence[int]) -> None:
         selection = self._selections[direction]
         found = self._transport.read(selection, moments_ms[0] - self._hold_ms, moments_ms[-1] + 1) if selection is not None else []
-        told = [
+        of_clients = [
             (broker, client, one) for one in found if (broker := self._broker_of(one.labels)) is not None and (client := client_of(one))
         ]
         for moment in moments_ms:
             rates: dict[Client, dict[int, float]] = {}
-            for broker, client, one in told:
+            for broker, client, one in of_clients:
                 rate = self._last(one, moment)
                 if rate is not None:
                     own = rates.setdefault(client, {})
@@ -95,7 +91,7 @@ _REMEMBERED = LOOKED_BACK_MS // HOUR_MS + 2
 
 @dataclass(frozen=True, slots=True)
 class StretchTerms:
-    """Everything of one stretch of time. `source` says where contracts come from."""
+    """The terms of one stretch of time. `source` is where contracts come from."""
 
     source: Source
     brokers: Mapping[int, BrokerTerms]
@@ -103,12 +99,12 @@ class StretchTerms:
 
     @property
     def words(self) -> str:
-        """Where contracts and limits come from, for people."""
+        """Where contracts and limits come from, in words."""
         return _WORDS[self.source]
 
 
 class TermsReader:
-    """Reads terms through one transport. Without a policy nothing is known of anybody; `trail` speaks where metrics do not."""
+    """Reads terms through one transport. Without a policy there are none. `trail` serves where the operator's metrics are missing."""
 
     def __init__(
         self, transport: Transport, settings: MetricsSettings, policy: PolicyTerms | None, trail: Iterable[AuditLine] = ()
@@ -122,7 +118,7 @@ class TermsReader:
         self._below: dict[tuple[int, int], Below] = {}
 
     def of(self, start_ms: int, end_ms: int, brokers: Sequence[int]) -> StretchTerms:
-        """Of [start, end). Raises tidegate.errors."""
+        """Read the terms of [start, end). Raises tidegate.errors."""
         policy = self._policy
         if policy is None:
             return StretchTerms("none", {})
@@ -132,10 +128,10 @@ class TermsReader:
         stretches = list(stretches_of(account.below, lambda hours: self._hour_before(policy, start_ms, hours), end_ms=end_ms))
         episodes = self._episodes(policy, stretches, earliest_ms=start_ms - LOOKED_BACK_MS)
         states = tier_states(account, start_ms=start_ms, end_ms=end_ms, interval_ms=self._interval_ms)
-        return StretchTerms(account.samples.source, _as_told(policy, account.samples, episodes, brokers), states)
+        return StretchTerms(account.samples.source, _as_recorded(policy, account.samples, episodes, brokers), states)
 
     def _account(self, policy: PolicyTerms, start_ms: int, end_ms: int) -> Account:
-        """With the scrapes on both sides of it, which tell what was across its edges."""
+        """Read the samples of [start, end) with the scrapes on both sides, which decide the time at its edges."""
         hold_ms = longest_hold_ms(self._interval_ms)
         samples = read_operator(self._transport, policy.key, start_ms - hold_ms, end_ms + hold_ms, interval_ms=self._interval_ms)
         if not len(samples.times_ms) and self._trail is not None:
@@ -152,7 +148,7 @@ class TermsReader:
         return known if known is not None else self._account(policy, begin_ms, begin_ms + HOUR_MS).below
 
     def _episodes(self, policy: PolicyTerms, stretches: Sequence[Stretch], *, earliest_ms: int) -> Episodes:
-        """Of a stretch whose beginning nobody saw, or too long ago, the rate before it is not known."""
+        """Return the episodes of members. Without a known beginning, or with one too long ago, they have no rate and are left out."""
         clients = {(one.tier.key, one.member.name): one.client for one in policy.members}
         found: dict[tuple[int, Direction], list[Episode]] = {}
         for direction in DIRECTIONS:
@@ -166,8 +162,8 @@ class TermsReader:
         return found
 
 
-def _as_told(policy: PolicyTerms, samples: OperatorSamples, episodes: Episodes, brokers: Sequence[int]) -> Mapping[int, BrokerTerms]:
-    """By the operator's account. Of whom its metrics did not tell had no contract then; a trail is silent of members at rest."""
+def _as_recorded(policy: PolicyTerms, samples: OperatorSamples, episodes: Episodes, brokers: Sequence[int]) -> Mapping[int, BrokerTerms]:
+    """Build terms from samples. Members missing in the metrics had no contract then. A trail lacks members without a change."""
     contracts = {direction: _contracts(policy, samples, direction, brokers=len(brokers)) for direction in DIRECTIONS}
     return {
         broker: {
@@ -196,7 +192,7 @@ def _contracts(policy: PolicyTerms, samples: OperatorSamples, direction: Directi
 
 
 def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, BrokerTerms]:
-    """No account of episodes: bytes held back are counted against contracts then."""
+    """Build terms without a record of episodes: deferred bytes are then counted against contracts."""
     promised = {one.client: policy.promised(one, brokers=len(brokers)) for one in policy.members}
     contracts = {
         direction: {client: rates[direction] for client, rates in promised.items() if direction in rates} for direction in DIRECTIONS

@@ -1,6 +1,6 @@
-"""The operator's own metrics over a stretch of time, as rows over one row of scrape times: quotas, contracts, states, limits.
+"""Quotas, contracts, states and limits over a range of time, from the operator's own metrics or from the audit trail.
 
-Only the replica that holds the policy's Lease tells them, so series of several Pods follow each other and are one.
+Only the replica that holds the policy's Lease exports these metrics. So series of several Pods follow each other and are read as one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,16 +24,16 @@ Rates = NDArray[np.float64]
 MemberKey = tuple[str, str, Direction]  # tier, member
 STATES: Final = tuple(state.value for state in LevelState)
 _DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
-_CARDS: Final[Mapping[str, Direction]] = {way.value: direction for direction, way in WAYS.items()}
+_NIC_DIRECTIONS: Final[Mapping[str, Direction]] = {way.value: direction for direction, way in WAYS.items()}
 _OTHER_RHYTHM: Final = 0.75  # of an interval: a pair of Prometheus servers scrapes at times of their own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorSamples:
-    """Rows are over `times_ms`; NaN = not told then. `levels` are numbers of `STATES`, -1 = not told. No times = nobody told anything.
+    """Rows are over `times_ms`; NaN = unknown then. `levels` are numbers of `STATES`, -1 = unknown. No times = no samples at all.
 
-    A member without a contract has a quota only while it is throttled, and no target. `source` says who told it; a trail tells nothing of
-    members at rest.
+    A member without a contract has a quota only while it is throttled, and no target. A trail has no lines of members whose quota did not
+    change.
     """
 
     times_ms: Whole
@@ -44,14 +44,14 @@ class OperatorSamples:
     source: Literal["metrics", "trail"] = "metrics"
 
     def contract(self, key: MemberKey) -> StepFunction | None:
-        """The quota on each broker that the member was promised; None where nobody told of one."""
+        """Return the member's contract as a quota on each broker; None where it is unknown."""
         row = self.targets.get(key)
-        told = np.flatnonzero(np.isfinite(row)) if row is not None else ()
-        return StepFunction.of(self.times_ms[told], row[told]) if row is not None and len(told) else None
+        known = np.flatnonzero(np.isfinite(row)) if row is not None else ()
+        return StepFunction.of(self.times_ms[known], row[known]) if row is not None and len(known) else None
 
 
 def read_operator(transport: Transport, policy_key: str, start_ms: int, end_ms: int, *, interval_ms: int) -> OperatorSamples:
-    """All of it in [start, end). Raises tidegate.errors."""
+    """Read the operator's metrics in [start, end). Raises tidegate.errors."""
 
     namespace, name = policy_labels(policy_key)
 
@@ -72,7 +72,7 @@ def read_operator(transport: Transport, policy_key: str, start_ms: int, end_ms: 
 
 
 def carried(row: Rates, times_ms: Whole, most_ms: int) -> Rates:
-    """The row with each value standing on for so long where nothing was told."""
+    """Return the row with gaps of up to this length filled with the value before."""
     last = np.maximum.accumulate(np.where(np.isfinite(row), np.arange(len(row)), 0))
     return np.where(times_ms - times_ms[last] <= most_ms, row[last], np.nan) if len(row) else row
 
@@ -99,18 +99,18 @@ def _levels(series: Iterable[SeriesSamples], times_ms: Whole) -> dict[str, Whole
 
 
 def _filled(row: Whole) -> Whole:
-    """A level's state stands until another is told."""
+    """Fill gaps of a level with the state before."""
     return row[np.maximum.accumulate(np.where(row >= 0, np.arange(len(row)), 0))] if len(row) else row
 
 
 def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], StepFunction]:
-    """The operator says 0 for a NIC without a limit."""
-    told: dict[tuple[int, Direction], list[SeriesSamples]] = {}
+    """Collect limits by broker and direction. The metric is 0 for a NIC without a limit."""
+    by_nic: dict[tuple[int, Direction], list[SeriesSamples]] = {}
     for one in series:
         broker, way = one.labels.get("broker", ""), one.labels.get("direction", "")
-        if broker.isdecimal() and way in _CARDS:
-            told.setdefault((int(broker), _CARDS[way]), []).append(one)
-    return {key: _course(each) for key, each in told.items()}
+        if broker.isdecimal() and way in _NIC_DIRECTIONS:
+            by_nic.setdefault((int(broker), _NIC_DIRECTIONS[way]), []).append(one)
+    return {key: _course(each) for key, each in by_nic.items()}
 
 
 def _course(series: list[SeriesSamples]) -> StepFunction:
@@ -120,11 +120,9 @@ def _course(series: list[SeriesSamples]) -> StepFunction:
     return StepFunction.of(times[order], np.where(values[order] > 0, values[order], np.inf))
 
 
-# The audit trail in the form of the operator's metrics, for those whose Prometheus does not scrape
-# the operator.
-#
-# It has every write to the millisecond, and says nothing of members at rest. What it replaced
-# first was in force since it began.
+# The audit trail serves where Prometheus does not scrape the operator. It has the time of every
+# write to the millisecond, and no lines of members whose quota did not change. The rate that the
+# first write replaced was in force since the trail began.
 
 
 Flags = NDArray[np.bool_]
@@ -135,7 +133,7 @@ _FOR_EVER: Final = 2**62
 
 
 class TrailAccount:
-    """One policy's writes by member. A row's value at a time is what was in force until then, as a scrape tells of the time before it."""
+    """One policy's writes by member, as samples. A value is the one in force before its time, as a scrape covers the time before it."""
 
     def __init__(self, lines: Iterable[AuditLine], policy_key: str, interval_ms: int) -> None:
         trail = read_trail(lines, policy_key, end_ms=_FOR_EVER)
@@ -147,7 +145,7 @@ class TrailAccount:
                 self._writes.setdefault((one.tier, one.member, direction), []).append(one)
 
     def samples(self, start_ms: int, end_ms: int) -> OperatorSamples:
-        """What was in force in [start, end); no times before the trail begins, and none without a trail."""
+        """Return what was in force in [start, end). There are no times before the trail begins, and none without a trail."""
         times = self._times(start_ms, end_ms)
         rows = {key: _Rows(writes, times) for key, writes in self._writes.items()}
         return OperatorSamples(
@@ -160,7 +158,7 @@ class TrailAccount:
         )
 
     def _times(self, start_ms: int, end_ms: int) -> Whole:
-        """The usual scrapes, and the moments before and after each write."""
+        """Return the times of regular scrapes, and the times before and after each write."""
         if self._since_ms is None:
             return np.empty(0, np.int64)
         written = np.array([one.at_ms for writes in self._writes.values() for one in writes], np.int64)
@@ -170,7 +168,7 @@ class TrailAccount:
 
 
 class _Rows:
-    """One member's direction over these times."""
+    """Quota, contract and state of one member and direction at these times."""
 
     def __init__(self, writes: Sequence[Written], times_ms: Whole) -> None:
         self.level = next((one.level for one in reversed(writes) if one.level), "")
@@ -184,12 +182,12 @@ class _Rows:
         self.relaxing: Flags = self.below & relaxing
 
 
-def _rates(told: Sequence[int | None]) -> Rates:
-    return np.array([np.nan if rate is None else rate for rate in told], np.float64)
+def _rates(rates: Sequence[int | None]) -> Rates:
+    return np.array([np.nan if rate is None else rate for rate in rates], np.float64)
 
 
 def _level_rows(rows: Iterable[_Rows], times: int) -> dict[str, Whole]:
-    """A level relaxes once all that are below their contracts do."""
+    """Return the states of levels. A level relaxes once all of its members that are below their contracts do."""
     below: dict[str, Flags] = {}
     cut: dict[str, Flags] = {}
     for row in rows:

@@ -1,7 +1,7 @@
-"""Who was held below its contract, and when: stretches of the operator's own account, each with the moment at which it began.
+"""Throttle episodes of members, and the time of tiers in each state.
 
-A quota below its contract is a throttle only while the operator says that the member's level is throttled or comes back from it; else it is
-a contract that rises step by step.
+A quota below its contract is a throttle only while the member's level is Throttled or Relaxing. Otherwise it is a contract that rises step
+by step.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ LOOKED_BACK_MS: Final = 24 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """[begin_ms, end_ms) in which a member was below its contract. `begin_ms` None = longer than anybody looked back."""
+    """[begin_ms, end_ms) in which a member was below its contract. `begin_ms` None = before the earliest sample that was read."""
 
     key: MemberKey
     begin_ms: int | None
@@ -41,7 +41,7 @@ class Below:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """What the operator said over a stretch of time, and who was below its contract in it. `levels` are those of tiers."""
+    """The operator's samples over a range of time, and the members below their contracts in it. `levels` are those of tiers."""
 
     samples: OperatorSamples
     below: Below
@@ -53,7 +53,7 @@ class Account:
 
 
 def below_of(samples: OperatorSamples, level_of: Mapping[str, str]) -> Below:
-    """`level_of` has the levels of tiers."""
+    """Find the members below their contracts. `level_of` has the levels of tiers."""
     held = {level: np.isin(states, _HELD) for level, states in samples.levels.items()}
     anywhere: Flags = np.logical_or.reduce([*held.values(), np.zeros(len(samples.times_ms), bool)], axis=0)
     nothing = np.full(len(samples.times_ms), np.nan)
@@ -68,7 +68,7 @@ def below_of(samples: OperatorSamples, level_of: Mapping[str, str]) -> Below:
 
 
 def stretches_of(here: Below, before: Callable[[int], Below], *, end_ms: int) -> Iterator[Stretch]:
-    """All of `here`, cut to `end_ms`. `before` gives what came right before it: the first hour, the second one, and so on back."""
+    """Yield all stretches of `here`, cut to `end_ms`. `before` reads earlier hours, numbered backwards from 1."""
     begun = _begun_before(here, before)
     for key, row in here.rows.items():
         edges = np.flatnonzero(np.diff(row.astype(np.int8), prepend=0, append=0))
@@ -78,13 +78,13 @@ def stretches_of(here: Below, before: Callable[[int], Below], *, end_ms: int) ->
 
 
 def _after(times_ms: Whole, place: int) -> int | None:
-    """The last time at which it was not so yet; None after a gap in which anything may have been."""
+    """Return the last time before the stretch; None after a gap too long to bridge."""
     earlier, now = int(times_ms[place - 1]), int(times_ms[place])
     return earlier if now - earlier <= BRIDGED_MS else None
 
 
 def _begun_before(here: Below, before: Callable[[int], Below]) -> Mapping[MemberKey, int]:
-    """When those who are below their contract in the first sample began to be."""
+    """Find when the members that are below their contract in the first sample went below it."""
     open_keys = {key for key, row in here.rows.items() if row[0]}
     begun: dict[MemberKey, int] = {}
     since_ms = int(here.times_ms[0]) if open_keys else 0
@@ -105,13 +105,9 @@ def _begun_before(here: Below, before: Callable[[int], Below]) -> Mapping[Member
     return begun
 
 
-# How long each tier was in which state, and how many throttle episodes began: rows for the tier
-# tables.
-#
-# A tier's direction is throttled while any of its members is held below its contract there,
-# relaxing once all that its level holds come back,
-# stepping while a quota is on its way to another contract, and else at its contract. A scrape
-# stands for the time since the one before.
+# Rows of the tier tables. A tier's direction is throttled while any of its members is below its
+# contract there, relaxing once all members of its level rise again, stepping while a quota moves to
+# another contract, and otherwise at its contract. A scrape covers the time since the one before.
 
 
 _CONTRACT, _STEPPING, _THROTTLED, _RELAXING = (
@@ -121,7 +117,7 @@ _CONTRACT, _STEPPING, _THROTTLED, _RELAXING = (
 
 @dataclass(frozen=True, slots=True)
 class TierStates:
-    """One tier and direction over a run's stretch of time. An episode counts where it begins."""
+    """One tier and direction over a range of time. An episode counts where it begins."""
 
     tier: str
     direction: Direction
@@ -133,7 +129,7 @@ class TierStates:
 
 
 def tier_states(account: Account, *, start_ms: int, end_ms: int, interval_ms: int) -> Sequence[TierStates]:
-    """Over [start, end). A direction in which no member has a quota is left out, and so is a tier of which nothing was told."""
+    """Return the states of tiers over [start, end), without directions in which no member has a quota, and tiers without samples."""
     times = account.samples.times_ms
     held = held_within(times, start_ms, end_ms, interval_ms=interval_ms)
     keys: dict[tuple[str, Direction], list[MemberKey]] = {}
@@ -149,7 +145,7 @@ def tier_states(account: Account, *, start_ms: int, end_ms: int, interval_ms: in
 
 
 def held_within(times_ms: Whole, start_ms: int, end_ms: int, *, interval_ms: int) -> Whole:
-    """For how much of [start, end) each scrape stands: the time since the one before, and one interval after a gap."""
+    """Return how much of [start, end) each scrape covers: the time since the one before, and one interval after a gap."""
     gaps = np.diff(times_ms, prepend=times_ms[:1] - interval_ms)
     begins = times_ms - np.where(gaps <= longest_hold_ms(interval_ms), gaps, interval_ms)
     within: Whole = np.minimum(times_ms, end_ms) - np.maximum(begins, start_ms)
@@ -157,20 +153,20 @@ def held_within(times_ms: Whole, start_ms: int, end_ms: int, *, interval_ms: int
 
 
 def _states(account: Account, tier: str, keys: Sequence[MemberKey]) -> tuple[Whole, Flags]:
-    """At each time the number of the state, -1 = not told, and whether any member was below its contract."""
+    """Return at each time the number of the state, -1 = unknown, and whether any member was below its contract."""
     samples, nothing = account.samples, np.full(len(account.samples.times_ms), np.nan)
     states, below = np.full(len(nothing), -1, np.int64), np.zeros(len(nothing), bool)
     for key in keys:
         quotas, targets = samples.quotas.get(key, nothing), samples.targets.get(key, nothing)
-        told, on_its_way = np.isfinite(quotas) | np.isfinite(targets), np.isfinite(quotas) & np.isfinite(targets) & (quotas != targets)
-        states = np.maximum(states, np.where(told, np.where(on_its_way, _STEPPING, _CONTRACT), -1))
+        known, on_its_way = np.isfinite(quotas) | np.isfinite(targets), np.isfinite(quotas) & np.isfinite(targets) & (quotas != targets)
+        states = np.maximum(states, np.where(known, np.where(on_its_way, _STEPPING, _CONTRACT), -1))
         below |= account.below.rows.get(key, below)
     level = samples.levels.get(account.levels.get(tier, ""), np.full(len(nothing), _THROTTLED, np.int64))
     return np.where(below, np.where(level == _RELAXING, _RELAXING, _THROTTLED), states), below
 
 
 def _begun(times_ms: Whole, below: Flags, start_ms: int, end_ms: int) -> int:
-    """Where the first sample is below already, the episode began in what lies before; after a long gap nobody knows."""
+    """Count the episodes that begin in [start, end). After a gap too long to bridge the beginning is unknown and does not count."""
     begins, gaps = times_ms[:-1], np.diff(times_ms)
     within = (begins >= start_ms) & (begins < end_ms) & (gaps <= BRIDGED_MS)
     return int((below[1:] & ~below[:-1] & within).sum())

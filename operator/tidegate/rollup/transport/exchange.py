@@ -1,6 +1,6 @@
-"""One question to a server and its answer: slots, time limits, repeats with pauses, and a bound on the answer's size.
+"""One request to a server and its answer: slots, time limits, retries with pauses, and a bound on the answer's size.
 
-What is asked and what an answer means is the business of each way of reading; here is known only which failures are worth another attempt.
+Each way of reading makes its own requests and reads its own answers. This module decides only which failures are worth another attempt.
 """
 
 import fcntl
@@ -26,12 +26,10 @@ from tidegate.prometheus.client import SHOWN_CHARACTERS, Session, error_text, in
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.retry import retry
 
-# How many requests to one server are under way at once, over all processes of this machine:
-# Spark's workers know nothing of each other.
-#
-# A slot is a file that is locked while a request runs; the kernel unlocks it when a worker dies.
-# Executors on other machines have slots of
-# their own, so what a server takes is to be divided among them.
+# Slots bound the requests to one server over all processes of this machine, because Spark's workers
+# do not share memory. A slot is a file that is locked while a request runs. The kernel unlocks it
+# when a worker dies. Executors on other machines have slots of their own, so the requests that a
+# server takes must be divided among them.
 
 
 _LONGEST_SLOT_PAUSE_SECONDS = 0.05
@@ -80,7 +78,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _directory() -> Path:
-    """A folder of this user's own, so that nobody else can lock or redirect our slots."""
+    """Return a folder of this user's own, so that no other user can lock or redirect the slots."""
     path = Path(tempfile.gettempdir()) / f"tidegate-requests-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.stat().st_uid != os.getuid():
@@ -88,11 +86,8 @@ def _directory() -> Path:
     return path
 
 
-# What goes wrong between us and a server's history, as tidegate.errors with a sentence that a
-# person can act on.
-#
-# The operator's readings have sentences of their own (`tidegate.prometheus.client`): there it is
-# about what is throttled meanwhile.
+# Failures as tidegate.errors, each with a sentence that a person can act on. The operator's readings
+# have sentences of their own (`tidegate.prometheus.client`), about throttling in the meantime.
 
 
 MEANWHILE = "No usage is written for what was asked; a later run reads it again."
@@ -175,8 +170,8 @@ def damaged(why: object, address: str) -> TidegateError:
 
 def no_floats(why: object, address: str) -> TidegateError:
     """Samples that are no numbers."""
-    told = f"The answer of Prometheus at {address} has chunks {why}, where counters or gauges were wanted. {MEANWHILE}"
-    return InvalidResource(f"{told} Narrow the selection to metrics that are plain numbers.", Reason.METRICS_UNREADABLE)
+    problem = f"The answer of Prometheus at {address} has chunks {why}, where counters or gauges were wanted. {MEANWHILE}"
+    return InvalidResource(f"{problem} Narrow the selection to metrics that are plain numbers.", Reason.METRICS_UNREADABLE)
 
 
 def partial(warnings: str, address: str) -> TidegateError:
@@ -185,11 +180,8 @@ def partial(warnings: str, address: str) -> TidegateError:
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
 
 
-# How to reach a server's history and how hard to press it; plain values. The server itself is told
-# as the operator's readings tell it.
-#
-# Its `reading_timeout_seconds` is for the control loop and not used here: history takes minutes
-# where a reading may take seconds.
+# The server's `reading_timeout_seconds` is for the control loop and not used here: history takes
+# minutes where a reading may take seconds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +194,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """What every way of reading shares.
+    """Settings of all ways of reading.
 
     `token_file` goes before a token in `server.login` and is read again when it changes. `headers` go with every request, such as Mimir's
     X-Scope-OrgID. `parallel_requests` bounds those of all processes on this machine to this server together; Prometheus' own default for
@@ -222,10 +214,6 @@ class HistorySettings:
     request_timeout_seconds: float = 120.0
     deadline_seconds: float = 600.0
     answer_limit_bytes: int = 512 * 1024 * 1024
-
-
-# The operator's session with what only history needs: a token from a file, and a certificate of
-# our own.
 
 
 class HistorySession(Session):

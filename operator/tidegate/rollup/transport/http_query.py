@@ -16,14 +16,10 @@ from tidegate.rollup.transport import exchange
 from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.series import HistoryReader, StoredSeries
 
-# The query API's usual answer, read in bulk: labels as JSON, but times and values of a series as
-# one run of numbers, by numpy.
-#
-# Two to three times as fast as reading it as JSON, which is what servers without remote read live
-# on. It takes the layout that Prometheus
-# and its relatives write, and nothing else: whatever differs (white space, another order,
-# warnings, an error) is left to who reads JSON
-# properly.
+# The query API's usual answer is read in bulk: labels as JSON, but times and values of a series as
+# one run of numbers, by numpy. That is two to three times as fast as JSON, which matters for servers
+# without remote read. It takes only the layout that Prometheus and its relatives write. All else
+# (white space, another order, warnings, an error) is left to the JSON parser.
 
 
 _BEGIN = re.compile(rb'\{"status":"success",(?:"isPartial":false,)?"data":\{"resultType":"matrix","result":\[')
@@ -64,8 +60,7 @@ def _series(body: bytes, at: int, *, mark: bytes) -> tuple[SeriesSamples, int]:
     return SeriesSamples(labels, np.rint(numbers[:, 0] * 1000).astype(np.int64), numbers[:, 1].copy()), end + 3
 
 
-# Selections as PromQL and back: presets and policies say in PromQL what remote read wants as
-# single matchers.
+# Selections as PromQL and back: presets and policies are PromQL, remote read takes single matchers.
 
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -135,7 +130,7 @@ def _refused(query: str) -> InvalidResource:
 
 
 def question(path: str, parameters: Mapping[str, str], *, timeout_seconds: float) -> Question:
-    """A form, so that long selectors do not make long addresses; the server, too, gives up when nobody waits any longer."""
+    """A form, so that long selectors do not make long addresses; the server, too, gives up when no client waits any longer."""
     return Question(path, {**parameters, "timeout": f"{round(timeout_seconds * 1000)}ms"}, {"Accept": "application/json"})
 
 
@@ -176,15 +171,12 @@ def _converted(series: Series) -> SeriesSamples:
     return SeriesSamples(series.labels, np.rint(samples[:, 0] * 1000).astype(np.int64), samples[:, 1].copy())
 
 
-# The last way: values re-sampled at steps by `query_range`, put back to the times at which they
-# were stored.
-#
-# `query_range` gives at each step the newest sample of the last five minutes as if it were of that
-# step: times are lost, gaps are filled, and
-# series that ended go on. So `timestamp(...)` is asked at the same steps, which tells when each
-# sample was stored; samples seen at several
-# steps are then one. What remains is that of samples closer together than a step only the last is
-# seen: hence `exact = False`.
+# The last way takes values at steps from `query_range` and puts them back to the times at which they
+# were stored. `query_range` gives at each step the newest sample of the last five minutes as if it
+# were of that step: times are lost, gaps are filled, and series that ended go on. So
+# `timestamp(...)` is asked at the same steps and gives the time of each sample. Samples of several
+# steps are then one. Of samples closer together than a step only the last one remains: hence
+# `exact = False`.
 
 
 _POINTS = 10_000  # of one answer and series; the server's limit is 11,000
@@ -246,10 +238,10 @@ def _named(selection: Selection, name: str) -> Selection:
 
 
 def _as_stored(values: list[SeriesSamples], times: list[SeriesSamples]) -> Iterator[SeriesSamples]:
-    """The values at the times that `timestamp` told at the same steps; a step that only one of both has is left out."""
-    told = {_identity(one): one for one in times}
+    """The values at the times that `timestamp` gave at the same steps; a step that only one of both has is left out."""
+    by_identity = {_identity(one): one for one in times}
     for series in values:
-        if (stamps := told.get(_identity(series))) is None:
+        if (stamps := by_identity.get(_identity(series))) is None:
             continue
         _, at_value, at_stamp = np.intersect1d(series.times_ms, stamps.times_ms, assume_unique=True, return_indices=True)
         times_ms = np.rint(stamps.values[at_stamp] * 1000).astype(np.int64)
@@ -261,8 +253,8 @@ def _identity(series: SeriesSamples) -> frozenset[tuple[str, str]]:
     return frozenset(one for one in series.labels.items() if one[0] != "__name__")
 
 
-# The raw samples through the query API, `metric{...}[d]`: exact like remote read, and every server
-# has it, at five times the work.
+# Raw samples through the query API, `metric{...}[d]`, are exact like remote read. Every server has
+# it, at five times the work.
 
 
 class RangeSelector(HistoryReader):

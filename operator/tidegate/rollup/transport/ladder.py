@@ -47,7 +47,7 @@ class HistoryReaders:
 
 
 def open_rung(name: str, settings: HistorySettings) -> HistoryReader:
-    """The way of this name, for workers that are told which one was chosen; raises KeyError for a name that is none."""
+    """Return the way of this name, for workers, which get the name of the chosen one; raises KeyError for a name that is none."""
     return {rung.name: rung for rung in RUNGS}[name](settings)
 
 

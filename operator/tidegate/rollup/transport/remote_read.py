@@ -36,8 +36,8 @@ from tidegate.rollup.transport.wire import (
 )
 from tidegate.rollup.transport.xor_chunks import ChunkPlaces, DecodedChunks, decode_xor_chunks
 
-# The question of remote read (prometheus/prompb/remote.proto): one query of label matchers over a
-# closed range of time.
+# Request of remote read (prometheus/prompb/remote.proto): one query of label matchers over a closed
+# range of time.
 
 
 _EQUAL, _MATCHING, _EXCLUDING = 0, 2, 3
@@ -69,16 +69,16 @@ def _matcher(kind: int, label: str, value: str) -> bytes:
     return varint_field(1, kind) + bytes_field(2, label.encode()) + bytes_field(3, value.encode())
 
 
-# The streamed answer of remote read: frames with a length and a checksum, each a message of series
-# with chunks.
+# Streamed answer of remote read: frames with a length and a checksum, each a message of series with
+# chunks.
 #
 #     frame = length (varint) | CRC-32C of the message (4 bytes, big-endian) | ChunkedReadResponse
 #     ChunkedReadResponse { repeated ChunkedSeries series = 1 }    ChunkedSeries { repeated Label
 # labels = 1; repeated Chunk chunks = 2 }
 #     Chunk { int64 min_time_ms = 1; int64 max_time_ms = 2; Encoding type = 3; bytes data = 4 }
 #
-# A series may go on in the next frame. A server at fault writes its error as text behind the
-# frames: the checksum tells it from one.
+# A series may go on in the next frame. A faulty server writes its error as text behind the
+# frames: the checksum distinguishes it from a frame.
 
 
 _CHECKSUM_BYTES = 4
@@ -92,7 +92,7 @@ class UnknownEncoding(ValueError):
 
 @dataclass(slots=True)
 class StoredChunks:
-    """Series with chunks that lie in `answer`, still packed. Labels may come twice: a series may be told in pieces."""
+    """Series with chunks that lie in `answer`, still packed. Labels may come twice: a series may come in pieces."""
 
     answer: bytes
     labels: list[Mapping[str, str]] = field(default_factory=list)
@@ -227,9 +227,8 @@ def _data(answer: bytes, start: int, end: int) -> tuple[int, int]:
 #     Sample { double value = 1; int64 timestamp = 2 }
 #
 # A sample is 18 bytes, `12 10 09 <value> 10 <time>`, as long as its time has six bytes (1971 to
-# 2109). A value of zero is left out, which
-# makes it `12 07 10 <time>`: clients at rest are full of them. Series with other samples are
-# walked through field by field.
+# 2109). A value of zero is left out, which makes it `12 07 10 <time>`: idle clients have many of
+# them. Series with other samples are read field by field.
 
 
 _USUAL_BYTES, _USUAL_LENGTH, _ZERO_LENGTH = 18, 16, 7

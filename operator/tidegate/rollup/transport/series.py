@@ -17,13 +17,10 @@ from tidegate.errors import InvalidResource
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import Exchange, HistorySettings
 
-# One series for each thing measured: names and external labels parsed off, replicas of Prometheus
-# that measured the same made one.
-#
-# Of two replicas the fuller one speaks, and the other fills only its gaps, half an interval away
-# from its samples: the two scrape at
-# different moments by different clocks, and their samples in turn would count twice or look like
-# resets of a counter.
+# Names and external labels are cut off, and replicas of Prometheus that measured the same become one
+# series. Of two replicas the fuller one counts, and the other only fills its gaps, half an interval
+# away from its samples. The two scrape at different times by different clocks: their samples in turn
+# would count twice or look like resets of a counter.
 
 
 Times = NDArray[np.int64]
@@ -34,7 +31,7 @@ _GAP_INTERVALS = 1.5
 
 
 def identified(found: Iterable[SeriesSamples], selection: Selection, *, settings: HistorySettings) -> list[SeriesSamples]:
-    """The series under the labels that tell them apart, sorted by these.
+    """Return the series under the labels that distinguish them, sorted by these.
 
     Raises InvalidResource when two series that have samples at the same time differ in nothing but what was parsed off.
     """
@@ -95,7 +92,7 @@ def _ambiguous(labels: Mapping[str, str]) -> InvalidResource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredSeries:
-    """Series i has `counts[i]` samples. Labels may come twice: a series may be told in pieces."""
+    """Series i has `counts[i]` samples. Labels may come twice: a series may come in pieces."""
 
     labels: Sequence[Mapping[str, str]]
     counts: NDArray[np.int64]
@@ -144,8 +141,7 @@ def _shares(
     ]
 
 
-# What the four ways of reading have in common: from the samples that came to the rows that all of
-# them give alike.
+# Common to the four ways of reading: the same samples become the same rows.
 
 
 class HistoryReader(ABC):
@@ -162,7 +158,7 @@ class HistoryReader(ABC):
         """All samples in [start_ms, end_ms) of the series selected, sorted by labels; nothing is asked for an empty range.
 
         Raises Unreachable when the server does not answer in time; Incomplete when an answer is damaged, partial, too large or of another
-        kind; Unauthorized, NotFound or InvalidResource when the server says so, or when two series cannot be told apart.
+        kind; Unauthorized, NotFound or InvalidResource when the server says so, or when two series cannot be distinguished.
         """
         return self.read_all([ReadRequest(selection, start_ms, end_ms)])[0]
 

@@ -86,8 +86,8 @@ def bytes_field(number: int, content: bytes) -> bytes:
     return write_varint(number << 3 | BYTES) + write_varint(len(content)) + content
 
 
-# Snappy's block format, in which remote read's questions and plain answers are packed, through
-# pyarrow, which rollups need anyway.
+# Requests and plain answers of remote read are packed in Snappy's block format. pyarrow, which
+# rollups need anyway, has the codec.
 
 
 _CODEC = "snappy"
@@ -113,7 +113,7 @@ def unpacked(block: bytes) -> bytes:
     return content
 
 
-# The labels of a series in remote read's messages: Label { string name = 1; string value = 2 }.
+# Labels of a series in remote read's messages: Label { string name = 1; string value = 2 }.
 
 
 _NAME, _VALUE = 0x0A, 0x12

@@ -3,7 +3,7 @@
 A chunk is a big-endian count of samples, then a stream of bits (Prometheus' tsdb/docs/format/chunks.md): the first time as a signed varint
 and the first value in 64 bits; the first distance in time as a varint; from then on for each time the change of that distance under a
 prefix of one to four bits, and for each value what differs from the one before (XOR): nothing, bits within the span used before, or bits
-within a span told anew. It knows neither messages nor series.
+within a new span that is given first.
 """
 
 from collections.abc import Iterator
@@ -182,9 +182,9 @@ class _Batch:
         self._shift = np.where(anew, np.uint64(64) - front - width, self._shift[:live])
         control = np.uint64(1) + differs + anew.astype(np.uint64) * np.uint64(11)
         self._at[:live] += control
-        told = np.where(differs == 1, self._width, np.uint64(0))
-        difference = (self._peek(live) >> (np.uint64(64) - told)) << self._shift
-        self._at[:live] += told
+        given_bits = np.where(differs == 1, self._width, np.uint64(0))
+        difference = (self._peek(live) >> (np.uint64(64) - given_bits)) << self._shift
+        self._at[:live] += given_bits
         return difference
 
 

@@ -43,9 +43,9 @@ def test_both_directions_are_asked_for_together_and_each_answer_comes_to_its_pla
     transport = Numbered()
     found = read_broker(transport, MetricsSettings(SERVER), 2, READING)
     (asked,) = transport.together
-    told = [(way, role, *getattr(found[way], role)) for way in ("produce", "fetch") for role in ROLES]
-    assert [(one.labels["broker"], one.values.tolist()) for _, _, one in told] == [("2", [float(number)]) for number in range(10)]
-    ranges = [READING.counters if role in ROLES[:3] else READING.gauges for _, role, _ in told]
+    asked_for = [(way, role, *getattr(found[way], role)) for way in ("produce", "fetch") for role in ROLES]
+    assert [(one.labels["broker"], one.values.tolist()) for _, _, one in asked_for] == [("2", [float(number)]) for number in range(10)]
+    ranges = [READING.counters if role in ROLES[:3] else READING.gauges for _, role, _ in asked_for]
     assert [(one.start_ms, one.end_ms) for one in asked] == ranges
     spoken = [f"{one.selection}" for one in asked]
     assert ["receive" in spoken[0], "bytesin" in spoken[1], "replicationbytesin" in spoken[2], "Produce" in spoken[3]] == [True] * 4

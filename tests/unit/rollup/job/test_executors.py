@@ -1,4 +1,4 @@
-"""What Spark is told of executors as Pods: they fit into what the policy gives them, and are as restricted as the Job's own Pod."""
+"""Spark settings of executors as Pods: they fit into what the policy gives them, and are as restricted as the Job's own Pod."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def settings(pod_name: str = "orders-rollup-202611220700-60m-x7k2p") -> dict[str
 
 
 def test_a_pod_of_an_executor_gets_exactly_the_memory_that_the_policy_says() -> None:
-    told = settings()
-    heap, beside = (int(told[key].removesuffix("m")) for key in ("spark.executor.memory", "spark.executor.memoryOverhead"))
+    found = settings()
+    heap, beside = (int(found[key].removesuffix("m")) for key in ("spark.executor.memory", "spark.executor.memoryOverhead"))
     assert heap + beside == 4096
-    assert told["spark.executor.instances"] == "2"
-    assert [told[f"spark.kubernetes.executor.{kind}.cores"] for kind in ("request", "limit")] == ["500m", "3"]
+    assert found["spark.executor.instances"] == "2"
+    assert [found[f"spark.kubernetes.executor.{kind}.cores"] for kind in ("request", "limit")] == ["500m", "3"]
 
 
 def test_executors_reach_the_driver_by_its_own_address_and_only_with_the_secret() -> None:
-    told = settings()
-    assert {told["spark.driver.host"], told["spark.driver.bindAddress"]} == {"10.0.0.7"}
-    assert told["spark.authenticate"] == told["spark.network.crypto.enabled"] == "true"
+    found = settings()
+    assert {found["spark.driver.host"], found["spark.driver.bindAddress"]} == {"10.0.0.7"}
+    assert found["spark.authenticate"] == found["spark.network.crypto.enabled"] == "true"
 
 
 @pytest.mark.parametrize("name", ["a", "orders-rollup-202611220700-60m-x7k2p", "9-lives-rollup-x", f"{'a' * 35}-bcdef", "x" * 63])
@@ -64,9 +64,9 @@ def test_an_executor_has_the_same_files_at_the_same_places() -> None:
     ]
 
 
-@pytest.mark.parametrize(("host", "told"), [("10.96.0.1", "10.96.0.1"), ("fd00::1", "[fd00::1]")])
-def test_the_api_server_is_named_by_its_address(host: str, told: str) -> None:
-    assert master({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}) == f"k8s://https://{told}:443"
+@pytest.mark.parametrize(("host", "address"), [("10.96.0.1", "10.96.0.1"), ("fd00::1", "[fd00::1]")])
+def test_the_api_server_is_named_by_its_address(host: str, address: str) -> None:
+    assert master({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}) == f"k8s://https://{address}:443"
 
 
 def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() -> None:
@@ -86,9 +86,9 @@ def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() ->
     ],
 )
 def test_half_an_environment_is_refused(change: dict[str, str | None], named: str) -> None:
-    told = {name: value for name, value in {**ENVIRONMENT, **change}.items() if value is not None}
+    half = {name: value for name, value in {**ENVIRONMENT, **change}.items() if value is not None}
     with pytest.raises(InvalidResource) as refused:
-        pod_of(told)
+        pod_of(half)
     assert named in refused.value.message
 
 

@@ -1,4 +1,4 @@
-"""Whatever runs do, in whatever order, cut short or in each other's way: the tables say what was published last."""
+"""Whatever runs do, in whatever order, cut short or in each other's way: the tables have what was published last."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +27,7 @@ cuts = st.none() | st.integers(0, 40)
 steps = st.tuples(publishing | keeping, cuts, st.none() | st.tuples(st.integers(0, 30), publishing), st.integers(0, 30))
 
 
-class Estate:
+class SimulatedStore:
     """A store, what must be in it, and the time of day."""
 
     def __init__(self) -> None:
@@ -69,34 +69,34 @@ class Estate:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=2, max_size=8))
-def test_the_tables_say_what_was_published_last_whatever_happens_in_between(history: list[tuple[Any, ...]]) -> None:
+def test_the_tables_have_what_was_published_last_whatever_happens_in_between(history: list[tuple[Any, ...]]) -> None:
     """A step is a run, perhaps killed at an operation, perhaps with another whole run in the middle of it; then some hours pass."""
-    estate = Estate()
+    simulated = SimulatedStore()
     for action, cut, other, hours in history:
-        with suppress(Killed, UsageDamaged), estate.bucket.failing(10_000 if cut is None else cut, Killed):
+        with suppress(Killed, UsageDamaged), simulated.bucket.failing(10_000 if cut is None else cut, Killed):
             if other is not None and cut is None:
-                estate.bucket.before(other[0], partial(estate.act, other[1]))
-            estate.act(action)
-        estate.bucket.calm()
-        estate.assert_as_expected()
-        estate.bucket.now_ms += hours * HOUR_MS
-    estate.bucket.now_ms += 3 * HOUR_MS
-    estate.act(("keep up", 0, 0))
-    estate.assert_as_expected()
-    assert len(estate.store.files("usage_5m")) <= 1
+                simulated.bucket.before(other[0], partial(simulated.act, other[1]))
+            simulated.act(action)
+        simulated.bucket.calm()
+        simulated.assert_as_expected()
+        simulated.bucket.now_ms += hours * HOUR_MS
+    simulated.bucket.now_ms += 3 * HOUR_MS
+    simulated.act(("keep up", 0, 0))
+    simulated.assert_as_expected()
+    assert len(simulated.store.files("usage_5m")) <= 1
 
 
-def test_upkeep_says_what_it_did() -> None:
-    estate = Estate()
+def test_upkeep_reports_what_it_did() -> None:
+    simulated = SimulatedStore()
     for hour in HOURS:
-        estate.act(("publish", hour, 0))
-    estate.bucket.now_ms += 3 * HOUR_MS
-    done: Upkeep = keep_up(estate.store, Retention(), run_id="u", now_ms=estate.bucket.now_ms)
+        simulated.act(("publish", hour, 0))
+    simulated.bucket.now_ms += 3 * HOUR_MS
+    done: Upkeep = keep_up(simulated.store, Retention(), run_id="u", now_ms=simulated.bucket.now_ms)
     assert (done.days, done.retired, done.swept.files) == (1, 0, 0)
-    estate.bucket.now_ms += 40 * DAY_MS
-    done = keep_up(estate.store, Retention(), run_id="v", now_ms=estate.bucket.now_ms)
+    simulated.bucket.now_ms += 40 * DAY_MS
+    done = keep_up(simulated.store, Retention(), run_id="v", now_ms=simulated.bucket.now_ms)
     assert (done.days, done.retired) == (0, 4)
     assert done.swept.files == 0  # those who began to read may go on
-    estate.bucket.now_ms += 2 * DAY_MS
-    assert keep_up(estate.store, Retention(), run_id="w", now_ms=estate.bucket.now_ms).swept.files == 4
-    assert estate.bucket.objects == {}
+    simulated.bucket.now_ms += 2 * DAY_MS
+    assert keep_up(simulated.store, Retention(), run_id="w", now_ms=simulated.bucket.now_ms).swept.files == 4
+    assert simulated.bucket.objects == {}

@@ -1,4 +1,4 @@
-"""Clean-up and retention: what nobody names goes after the grace, what is named or new or not ours stays."""
+"""Clean-up and retention: files that no manifest names go after the grace, what is named or new or not ours stays."""
 
 from collections.abc import Callable
 

@@ -57,7 +57,7 @@ class CutOs:
 def test_cut_short_at_any_step_of_a_write_the_window_is_the_old_or_the_new_one(
     store: UsageStore, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    """After the last rename the new rows may be there although the run was told of an error; they are never mixed."""
+    """After the last rename the new rows may be there although the run got an error; they are never mixed."""
     old, new = (publication_of(store, rows) for rows in (OLD, NEW))
     for cut in itertools.count():
         publish(store, old, now_ms=NOW)
@@ -91,7 +91,7 @@ def test_a_file_system_that_cannot_force_folders_to_the_disk_will_do(store: Usag
 
 
 def test_only_what_is_published_is_forced_to_the_disk(store: UsageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that ends with the machine's power begins anew, and what it staged is nobody's then."""
+    """A run that ends with the machine's power begins anew, and what it staged belongs to no run then."""
     forced: list[str] = []
     fsync = os.fsync
 
@@ -216,7 +216,7 @@ def test_a_refused_address_keeps_its_secret() -> None:
     assert "hunter" not in caught.value.message
 
 
-def test_a_file_system_that_writes_no_more_is_told_in_words(tmp_path: Path, golden: Callable[[str], None]) -> None:
+def test_a_file_system_that_writes_no_more_is_reported_in_words(tmp_path: Path, golden: Callable[[str], None]) -> None:
     (tmp_path / "usage").write_text("in the way")
     with pytest.raises(Unreachable) as refused:
         put_hours(UsageStore.at(str(tmp_path / "usage")), "a", hours=[0], now_ms=NOW)

@@ -55,7 +55,7 @@ def test_nothing_staged_is_seen_before_it_is_published(store: UsageStore) -> Non
     assert store.rows("usage_5m").num_rows == 0
 
 
-def test_a_window_in_which_nobody_used_anything_is_published_too(store: UsageStore) -> None:
+def test_a_window_without_any_usage_is_published_too(store: UsageStore) -> None:
     publish(store, Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=[]), now_ms=NOW)
     assert [window.name for window in store.windows("usage_5m")] == ["2026-11-21T00"]
     assert (store.rows("usage_5m").num_rows, store.files("usage_5m")) == (0, [])
@@ -163,7 +163,7 @@ def test_a_staged_file_that_changed_is_never_published(bucket: Bucket, store: Us
     golden(without_names(refused))
 
 
-def test_a_staged_file_that_is_gone_is_told(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_a_staged_file_that_is_gone_is_reported(store: UsageStore, golden: Callable[[str], None]) -> None:
     files = staged(store, "a", "usage_5m", NEW)
     discard_staging(store, "a")
     with pytest.raises(UsageDamaged) as refused:
@@ -172,7 +172,7 @@ def test_a_staged_file_that_is_gone_is_told(store: UsageStore, golden: Callable[
 
 
 @pytest.mark.parametrize("wrong", [{"rows": 1}, {"sums": {"bytes": 1, "deferred_bytes": 0}}])
-def test_a_record_that_tells_other_rows_than_its_file_has_is_refused(store: UsageStore, wrong: dict[str, object]) -> None:
+def test_a_record_with_other_rows_than_its_file_has_is_refused(store: UsageStore, wrong: dict[str, object]) -> None:
     first, *others = staged(store, "a", "usage_5m", NEW)
     with pytest.raises(UsageDamaged):
         published(store, staged=[replace(first, **wrong), *others])  # type: ignore[arg-type]
@@ -232,7 +232,7 @@ def test_a_write_that_came_out_shorter_is_not_published(bucket: Bucket, store: U
     assert 3 in numbers(str(refused.value))
 
 
-def test_a_refused_identity_is_told_as_such(bucket: Bucket, store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_a_refused_identity_is_reported_as_such(bucket: Bucket, store: UsageStore, golden: Callable[[str], None]) -> None:
     with bucket.failing(0, lambda: OSError("AWS Error ACCESS_DENIED during PutObject")), pytest.raises(Unauthorized) as refused:
         staged(store, "a", "usage_5m", NEW)
     assert "ACCESS_DENIED" in str(refused.value)

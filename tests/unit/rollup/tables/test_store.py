@@ -1,4 +1,4 @@
-"""What readers see: ranges, columns, files by name, what was made from what, and damage that is told instead of shown."""
+"""The view of readers: ranges, columns, files by name, what was made from what, and damage that is reported instead of shown."""
 
 from collections.abc import Callable
 
@@ -50,7 +50,7 @@ def test_columns_come_as_asked(store: UsageStore) -> None:
     assert store.rows("tier_1h", columns=["bytes", "tier"]).schema.names == ["bytes", "tier"]
 
 
-def test_a_table_that_is_not_there_yet_is_empty_and_one_that_never_is_is_told(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_a_table_that_is_not_there_yet_is_empty_and_one_that_never_is_is_refused(store: UsageStore, golden: Callable[[str], None]) -> None:
     assert store.rows("tier_1d").schema == TABLES["tier_1d"].schema
     with pytest.raises(InvalidResource) as refused:
         store.rows("usage_1w")
@@ -60,7 +60,7 @@ def test_a_table_that_is_not_there_yet_is_empty_and_one_that_never_is_is_told(st
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed"])
-def test_a_damaged_file_is_told_and_never_shown(bucket: Bucket, store: UsageStore, damage: str) -> None:
+def test_a_damaged_file_is_reported_and_never_shown(bucket: Bucket, store: UsageStore, damage: str) -> None:
     path = f"usage/tidegate/{store.parts('usage_5m')[0].files[0].path}"
     content, at_ms = bucket.objects.pop(path)
     if damage == "changed":

@@ -1,4 +1,4 @@
-"""A store that is whole is said to be; whatever is broken, missing or too old is named, in words and with its window."""
+"""A whole store is reported as whole; whatever is broken, missing or too old is named, in words and with its window."""
 
 import io
 import json
@@ -27,7 +27,7 @@ HOURS = (0, 1)
 STATES = dict.fromkeys(("throttle_episodes", "seconds_contract", "seconds_stepping", "seconds_throttled", "seconds_relaxing"), 0)
 
 
-def whole_estate(store: UsageStore) -> None:
+def whole_store(store: UsageStore) -> None:
     """Two hours of all tables, as runs make them."""
     for hour in HOURS:
         at_ms = DAY + hour * HOUR_MS
@@ -56,7 +56,7 @@ def tiers(usage: pa.Table, table: str) -> pa.Table:
 def made() -> dict[str, tuple[bytes, int]]:
     bucket = Bucket()
     bucket.now_ms = NOW
-    whole_estate(store_in(bucket))
+    whole_store(store_in(bucket))
     return bucket.objects
 
 
@@ -72,7 +72,7 @@ def store(bucket: Bucket) -> UsageStore:
     return store_in(bucket)
 
 
-def told(verdict: Verdict) -> str:
+def words_of(verdict: Verdict) -> str:
     out = io.StringIO()
     show_verdict(verdict, Page(out))
     return out.getvalue()
@@ -91,12 +91,12 @@ def test_a_whole_store_is_said_to_be(store: UsageStore, golden: Callable[[str], 
         "sizeBytes": sum(file.size_bytes for part in store.parts("usage_5m") for file in part.files),
     }
     assert verdict.document()["whole"] is True
-    golden(told(verdict))
+    golden(words_of(verdict))
 
 
 def test_a_damaged_store_reads_like_this(store: UsageStore, golden: Callable[[str], None]) -> None:
     store.storage.delete([path := store.parts("broker_1h")[1].files[0].path])
-    golden("\n".join(told(verify(store)).replace(path, "PATH").splitlines()[-4:]))
+    golden("\n".join(words_of(verify(store)).replace(path, "PATH").splitlines()[-4:]))
 
 
 def test_compaction_clean_up_and_retention_keep_it_whole(store: UsageStore) -> None:
@@ -182,12 +182,12 @@ def test_what_does_not_agree_reads_like_this(store: UsageStore, golden: Callable
     golden("\n".join(one.message for one in verify(store).broken))
 
 
-def test_a_tier_that_tells_other_bytes_than_its_members_is_found(store: UsageStore) -> None:
+def test_a_tier_with_other_bytes_than_its_members_is_found(store: UsageStore) -> None:
     put(store, "b", "tier_1h", tiers(store.rows("usage_1h", DAY + HOUR_MS), "tier_1h").slice(1), start_ms=DAY + HOUR_MS, now_ms=NOW)
     assert any("tier_1h" in one.message and "usage_1h" in one.message for one in verify(store).broken)
 
 
-def test_rows_and_sums_that_a_manifest_does_not_tell_are_found(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_rows_and_sums_that_a_manifest_does_not_have_are_found(store: UsageStore, golden: Callable[[str], None]) -> None:
     falsify(store, "usage_1h", one_more("bytes"), sums_too=False)
     finding = verify(store).broken[0]
     assert finding.table == "usage_1h"
@@ -222,13 +222,13 @@ def test_a_manifest_that_cannot_be_read_is_found_and_the_other_tables_are_read(s
     assert verdict.tables["usage_1d"].rows == 24
 
 
-def test_an_hour_that_nobody_published_is_a_gap_and_no_damage(store: UsageStore) -> None:
+def test_an_hour_that_was_not_published_is_a_gap_and_no_damage(store: UsageStore) -> None:
     put(store, "b", "broker_1h", TABLES["broker_1h"].schema.empty_table(), start_ms=DAY + 4 * HOUR_MS, now_ms=NOW)
     verdict = verify(store)
     assert [one.window for one in verdict.gaps] == ["2026-11-21T02", "2026-11-21T03"]
     assert verdict.is_sound
     assert not verdict.is_whole
-    assert 2 in numbers(told(verdict).replace("(", " ").replace(")", " "))
+    assert 2 in numbers(words_of(verdict).replace("(", " ").replace(")", " "))
 
 
 def test_what_was_made_from_older_rows_is_outdated(store: UsageStore) -> None:
@@ -238,7 +238,7 @@ def test_what_was_made_from_older_rows_is_outdated(store: UsageStore) -> None:
     assert (verdict.is_sound, verdict.is_whole) == (True, False)
 
 
-def test_programs_are_told_all_of_it(store: UsageStore) -> None:
+def test_programs_get_all_of_it(store: UsageStore) -> None:
     store.storage.delete([store.parts("usage_1d")[0].files[0].path])
     document: Any = json.loads(json.dumps(verify(store).document()))
     assert (document["sound"], document["whole"]) == (False, False)

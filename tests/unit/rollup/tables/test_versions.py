@@ -61,7 +61,7 @@ def test_a_run_may_write_where_there_is_nothing_and_where_everything_is_of_its_v
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"schemaVersion": 1}', b'{"schemaVersion": "x"}', b"[]"])
-def test_a_manifest_that_is_none_is_told_with_its_name(bucket: Bucket, content: bytes) -> None:
+def test_a_manifest_that_is_none_is_reported_with_its_name(bucket: Bucket, content: bytes) -> None:
     store = store_in(bucket)
     store.storage.write("_manifests/usage_1d/2026-11-21.json", content)
     with pytest.raises(UsageDamaged) as refused:

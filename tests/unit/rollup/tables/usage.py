@@ -1,4 +1,4 @@
-"""Rows of the usage tables that add up: a few brokers and users, every number told by the window and a seed."""
+"""Rows of the usage tables that add up: a few brokers and users, every number from the window and a seed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The operator's metrics, made up: who had which quota when, in the form in which a transport gives samples."""
+"""Made-up metrics of the operator: quotas, contracts, states and limits, read as through a transport."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def quotas(*cuts: tuple[float, float], rate: float = 400, begin_s: float = -3600
 
 
 @dataclass
-class Told:
+class OperatorMetrics:
     """A transport over series that tests put in. `reads` counts what was asked for."""
 
     series: list[tuple[str, Mapping[str, str], Mapping[float, float]]] = field(default_factory=list)
@@ -43,8 +43,8 @@ class Told:
     name: str = "made up"
     exact: bool = True
 
-    def member(self, quota: Quotas, *, target: Quotas | None = None, name: str = "etl", tier: str = BULK.key) -> Told:
-        """A member's fetch quota, and its contract: `CONTRACT` unless told."""
+    def member(self, quota: Quotas, *, target: Quotas | None = None, name: str = "etl", tier: str = BULK.key) -> OperatorMetrics:
+        """A member's fetch quota, and its contract: `CONTRACT` unless given."""
         labels = {**LABELS, "tier": tier.rpartition("/")[2], "member": name, "direction": "fetch"}
         contract = dict.fromkeys(quota, float(CONTRACT)) if target is None else target
         self.series += [
@@ -53,23 +53,23 @@ class Told:
         ]
         return self
 
-    def level(self, states: Mapping[float, str], level: str = "L3") -> Told:
+    def level(self, states: Mapping[float, str], level: str = "L3") -> OperatorMetrics:
         for state in STATES:
             labels = {**LABELS, "level": level, "state": state}
             self.series.append(("tidegate_tier_state", labels, {at: float(said == state) for at, said in states.items()}))
         return self
 
-    def cut(self, *cuts: tuple[float, float]) -> Told:
+    def cut(self, *cuts: tuple[float, float]) -> OperatorMetrics:
         """A member at `quotas` whose level is throttled meanwhile."""
         held = quotas(*cuts)
         return self.member(held).level({at: "Throttled" if rate < CONTRACT else "Contract" for at, rate in held.items()})
 
-    def limit(self, rates: Mapping[float, float], broker: int = 1) -> Told:
+    def limit(self, rates: Mapping[float, float], broker: int = 1) -> OperatorMetrics:
         labels = {**LABELS, "broker": str(broker), "direction": "egress"}
         self.series.append(("tidegate_broker_limit_bytes_per_second", labels, rates))
         return self
 
-    def sends(self, rates: Mapping[float, float], *, user: str = "etl", broker: int = 1) -> Told:
+    def sends(self, rates: Mapping[float, float], *, user: str = "etl", broker: int = 1) -> OperatorMetrics:
         labels = {"broker": str(broker), "user": user, "resource": "Fetch"}
         self.series.append(("kafka_quota_byte_rate", labels, rates))
         return self
@@ -91,10 +91,10 @@ class Told:
 
 
 def _fits(selection: Selection, name: str, labels: Mapping[str, str]) -> bool:
-    told = {**labels, "__name__": name}
+    found = {**labels, "__name__": name}
     wanted = {**selection.equal, **({"__name__": selection.metric} if selection.metric else {})}
-    equal = all(told.get(label, "") == value for label, value in wanted.items())
-    return equal and all(re.fullmatch(pattern, told.get(label, "")) for label, pattern in selection.matching.items())
+    equal = all(found.get(label, "") == value for label, value in wanted.items())
+    return equal and all(re.fullmatch(pattern, found.get(label, "")) for label, pattern in selection.matching.items())
 
 
 def tier(*members: Member, key: str = BULK.key, level: Level = Level.L3) -> Tier:

@@ -1,11 +1,11 @@
-"""Who is promised what on each broker, by what people declare and by what a status says."""
+"""The rates of members on each broker, by their contracts and by the status of their tier."""
 
 from __future__ import annotations
 
 import pytest
 
 from controller_logic.model import Contract, Default, Entity, Member, RateForm
-from tests.unit.rollup.terms.told import ETL, policy, tier
+from tests.unit.rollup.terms.operator_metrics import ETL, policy, tier
 from tidegate.rollup.terms.policy import contract_rates
 
 
@@ -36,12 +36,12 @@ def test_a_contract_is_a_rate_on_each_broker_where_leaders_do_not_matter(one: Me
         ({"state": "Throttled", "quota": {"fetch": 300}}, {"fetch": 2000.0}),
     ],
 )
-def test_a_status_knows_of_leaders_and_is_believed_unless_it_tells_a_throttle(status: dict[str, object], rates: dict[str, float]) -> None:
+def test_a_status_counts_more_than_the_contract_unless_the_member_is_throttled(status: dict[str, object], rates: dict[str, float]) -> None:
     terms = policy(tier(ETL), statuses={"ns/bulk": {"members": [{"name": "etl", **status}]}})
     assert terms.promised(terms.members[0], brokers=2) == rates
 
 
-def test_of_members_that_overlap_the_first_counts_and_defaults_are_nobody() -> None:
+def test_of_members_that_overlap_the_first_counts_and_defaults_are_left_out() -> None:
     again, anybody = Member("again", Entity("etl")), Member("anybody", Entity(Default.DEFAULT))
     pair = Member("pair", Entity("etl", "app"))
     terms = policy(tier(ETL, anybody), tier(again, pair, key="ns/other"))

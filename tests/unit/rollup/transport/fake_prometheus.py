@@ -1,4 +1,4 @@
-"""A Prometheus of a test's own: a few samples, told in each of the four ways, with the edges of ranges as version 2 or 3 takes them."""
+"""A Prometheus of a test's own: a few samples, given in each of the four ways, with the edges of ranges as version 2 or 3 takes them."""
 
 from __future__ import annotations
 

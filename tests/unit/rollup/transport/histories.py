@@ -32,5 +32,5 @@ def samples(draw: st.DrawFn, max_size: int = 130) -> Samples:
 
 
 def bits(value: float) -> bytes:
-    """What tells one NaN from another, and -0 from 0."""
+    """Return the bits, which distinguish one NaN from another, and -0 from 0."""
     return struct.pack("<d", value)

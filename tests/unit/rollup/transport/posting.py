@@ -46,8 +46,8 @@ def answering(respond: Respond) -> Iterator[LyingServer]:
 @contextmanager
 def asking(kind: type[HistoryReader], server: LyingServer, /, **settings: Any) -> Iterator[HistoryReader]:
     """A way of reading this server."""
-    told = replace(HistorySettings(PrometheusServer(server.url)), **settings)
-    rung = kind(told, exchange=Exchange(told, pause=lambda seconds: None))
+    asked_settings = replace(HistorySettings(PrometheusServer(server.url)), **settings)
+    rung = kind(asked_settings, exchange=Exchange(asked_settings, pause=lambda seconds: None))
     yield rung
     rung.close()
 

@@ -126,7 +126,7 @@ def test_a_server_that_stays_busy_is_given_up_after_some_attempts(kind: type[His
         (says(405), NotFound),
     ],
 )
-def test_what_asking_again_cannot_mend_is_asked_once(respond: Respond, kind: type[TidegateError]) -> None:
+def test_failures_that_stay_are_asked_once(respond: Respond, kind: type[TidegateError]) -> None:
     error, asked = failure(respond)
     assert type(error) is kind
     assert asked == 1
@@ -169,7 +169,7 @@ def test_an_answer_above_the_limit_is_not_read_to_its_end(kind: type[HistoryRead
 
 
 def test_a_packed_answer_above_the_limit_is_not_unpacked(golden: Callable[[str], None]) -> None:
-    # says that it holds 2 GB, which nobody makes room for
+    # its header has 2 GB, for which no room is made
     error, _ = failure(says(200, b"\x80\x80\x80\x80\x08\x00", "application/x-protobuf"), RemoteReadSamples)
     assert isinstance(error, Incomplete)
     golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", error.message))
@@ -190,17 +190,17 @@ def test_one_hanging_request_does_not_use_up_the_time_of_the_next() -> None:
 
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "http://", "ftp://x"])
-def test_what_is_no_address_needs_mending(url: str) -> None:
+def test_what_is_no_address_needs_correction(url: str) -> None:
     with pytest.raises(InvalidResource):
         RemoteReadChunks(HistorySettings(PrometheusServer(url))).read(Selection("m"), 0, 1)
 
 
 def test_a_password_in_the_address_is_not_shown() -> None:
-    told = HistorySettings(PrometheusServer("http://me:hidden@127.0.0.1:1"), attempts=1)
+    settings = HistorySettings(PrometheusServer("http://me:hidden@127.0.0.1:1"), attempts=1)
     with pytest.raises(Unreachable) as raised:
-        RemoteReadChunks(told).read(Selection("m"), 0, 1)
+        RemoteReadChunks(settings).read(Selection("m"), 0, 1)
     assert "hidden" not in raised.value.message
-    assert "hidden" not in repr(told)
+    assert "hidden" not in repr(settings)
 
 
 @pytest.mark.parametrize(("login", "header"), [(BearerLogin("s3cret"), "Bearer s3cret"), (BasicLogin("bob", "pw"), "Basic Ym9iOnB3")])
@@ -221,7 +221,7 @@ def test_a_token_file_is_read_again_when_it_was_replaced(tmp_path: Path) -> None
     assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer first", "Bearer second"]
 
 
-def test_a_token_file_that_is_missing_or_no_token_is_told_without_its_content(tmp_path: Path) -> None:
+def test_a_token_file_that_is_missing_or_no_token_is_reported_without_its_content(tmp_path: Path) -> None:
     path = tmp_path / "token"
     assert "token" in failure(good, token_file=str(path), attempts=1)[0].message
     path.write_text("s3\ncret")
@@ -278,7 +278,7 @@ def test_whoever_gets_no_slot_in_time_says_so(golden: Callable[[str], None]) -> 
     golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", raised.value.message))
 
 
-def test_a_machine_without_a_folder_for_temporary_files_is_told_so(monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]) -> None:
+def test_a_machine_without_a_folder_for_temporary_files_is_reported(monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
     error, asked = failure(good, attempts=1)
     assert asked == 0

@@ -1,4 +1,4 @@
-"""The best way that really gives samples is taken, and why better ones were passed over is told."""
+"""The best way that really gives samples is taken, and the reasons against better ones are reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ fake = FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])])
 
 @dataclass
 class Way:
-    """Gives what it was told to give."""
+    """Gives the samples that it was made with."""
 
     name: str
     gives: list[SeriesSamples] | TidegateError

@@ -37,8 +37,8 @@ def plain(found: Iterable[SeriesSamples] | None) -> list[object]:
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(labels, samples(max_size=8)), max_size=4))
-def test_it_reads_what_reading_json_reads(told: list[tuple[dict[str, str], Samples]]) -> None:
-    body = answer(*({"metric": names, "values": [[at / 1000, spelled(value)] for at, value in history]} for names, history in told))
+def test_it_reads_what_reading_json_reads(stored: list[tuple[dict[str, str], Samples]]) -> None:
+    body = answer(*({"metric": names, "values": [[at / 1000, spelled(value)] for at, value in history]} for names, history in stored))
     by_json = read_answer(iter([body]), lambda series: series).items
     expected = [
         (dict(one.labels), [round(at * 1000) for at, _ in one.samples], [repr(np.float64(value).item()) for _, value in one.samples])

@@ -24,7 +24,7 @@ def test_fields_come_back_in_order_with_their_places(number: int, value: int, co
     assert (second.number, second.wire_type, message[second.start : second.end]) == (number + 1, BYTES, content)
 
 
-def test_fields_that_nobody_knows_are_stepped_over() -> None:
+def test_unknown_fields_are_skipped() -> None:
     message = b"\x0d" + bytes(4) + b"\x11" + bytes(8) + varint_field(7, 3)
     assert [field.number for field in fields(message, 0, len(message))] == [1, 2, 7]
 
@@ -39,9 +39,9 @@ def test_what_is_no_message_is_refused(message: bytes) -> None:
 
 
 def test_what_is_no_message_reads_like_this(golden: Callable[[str], None]) -> None:
-    told = []
+    refusals = []
     for message in NO_MESSAGES:
         with pytest.raises(Malformed) as refused:
             list(fields(message, 0, len(message)))
-        told.append(f"{message.hex()}: {refused.value}")
-    golden("\n".join(told))
+        refusals.append(f"{message.hex()}: {refused.value}")
+    golden("\n".join(refusals))

@@ -35,8 +35,8 @@ def wild_history(chance: np.random.Generator) -> FakePrometheus:
     for number in range(chance.integers(0, 9)):
         first, last = sorted(chance.integers(0, SCRAPES + 1, 2))
         times = BASE_MS + 15_000 * np.arange(first, last)[chance.random(last - first) > chance.choice([0.0, 0.3])]
-        told = np.where(chance.random(len(times)) < 0.1, np.nan, np.floor(chance.random(len(times)) * 10.0 ** chance.integers(0, 12)))
-        found.append(({"user": f"{number}"}, list(zip(times.tolist(), told.tolist(), strict=True))))
+        values = np.where(chance.random(len(times)) < 0.1, np.nan, np.floor(chance.random(len(times)) * 10.0 ** chance.integers(0, 12)))
+        found.append(({"user": f"{number}"}, list(zip(times.tolist(), values.tolist(), strict=True))))
     return FakePrometheus(found)
 
 

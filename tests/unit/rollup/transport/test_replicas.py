@@ -1,4 +1,4 @@
-"""Replicas become one series without a sample counted twice, and series that cannot be told apart are an error."""
+"""Replicas become one series without a sample counted twice, and series that cannot be distinguished are an error."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_external_label_that_changed_its_value_breaks_no_series() -> None:
     assert one.times_ms.tolist() == [0, 15_000, 30_000, 45_000]
 
 
-def test_two_series_at_once_that_only_an_external_label_told_apart_are_an_error() -> None:
+def test_two_series_at_once_that_only_an_external_label_distinguished_are_an_error() -> None:
     with pytest.raises(InvalidResource, match='user="u"') as raised:
         merged(series([0, 15], cluster="one", user="u"), series([1, 16], cluster="two", user="u"))
     assert raised.value.reason is Reason.METRICS_AMBIGUOUS

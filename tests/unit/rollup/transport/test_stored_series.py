@@ -10,14 +10,14 @@ from tests.unit.rollup.transport.histories import STALE
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.transport.series import StoredSeries, in_range
 
-Told = Sequence[tuple[str, Sequence[tuple[int, float]]]]
+Stored = Sequence[tuple[str, Sequence[tuple[int, float]]]]
 
 
-def stored(*told: tuple[str, Sequence[tuple[int, float]]]) -> StoredSeries:
-    flat = [sample for _, samples in told for sample in samples]
-    counts = np.array([len(samples) for _, samples in told], np.int64)
+def stored(*given: tuple[str, Sequence[tuple[int, float]]]) -> StoredSeries:
+    flat = [sample for _, samples in given for sample in samples]
+    counts = np.array([len(samples) for _, samples in given], np.int64)
     times_ms, values = np.array([at for at, _ in flat], np.int64), np.array([value for _, value in flat], np.float64)
-    return StoredSeries([{"a": name} for name, _ in told], counts, times_ms, values)
+    return StoredSeries([{"a": name} for name, _ in given], counts, times_ms, values)
 
 
 def plain(found: list[SeriesSamples]) -> list[tuple[str, list[tuple[int, float]]]]:
