@@ -63,7 +63,7 @@ class Release:
 def release(crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path) -> Iterator[Release]:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
     helm = Helm(tmp_path, crds.kubeconfig)
-    sets = f"crds.enabled=false,rbac.aggregateRoles=false,watch.namespaces={{{namespace}}},rbac.secretNames={{unused}}"
+    sets = f"crds.enabled=false,rbac.aggregateRoles=false,watch.namespaces={{{namespace}}},rbac.secretNames={{login}}"
     helm.run("install", "tidegate", str(CHART), "--namespace", namespace, "--set", sets)
     with running(crds, helm, namespace, tmp_path) as started:
         crds.kubectl("apply", "-f", "-", input=json.dumps(objects(kafka, namespace, unique_name)))
