@@ -75,7 +75,7 @@ class _Translation:
         return target
 
     def _resolved(self, source: Mapping[str, Any], path: str, inside: tuple[str, ...]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Follow references and unwrap `anyOf [X, null]`; what stands beside wins over what is behind."""
+        """Follow references and unwrap `anyOf [X, null]`; keywords beside the reference win over the referenced ones."""
         while "$ref" in source or "anyOf" in source:
             if "anyOf" in source:
                 behind = _only_branch(source, path)

@@ -135,13 +135,11 @@ class PolicyRef(SchemaModel):
     name: ObjectName = Field(description="Name of a BrokerBandwidthPolicy in the namespace of this object.")
 
 
-# A moment as people write it in a resource: RFC 3339 with seconds and an offset, such as
-# `2026-11-30T06:00:00Z`.
+# Moments: RFC 3339 with seconds and an offset, such as `2026-11-30T06:00:00Z`. Commands also take how
+# long ago it was: `2h`.
 #
-# Commands also take how long ago it was: `2h`. The schema does not name the format `date-time`:
-# the API server would read it loosely (small
-# letters, second 60), answer without an example, and take a list in place of the text. Rules in
-# words say all of it.
+# The schema does not use the format `date-time`: the API server would read it loosely (small letters,
+# second 60), answer without an example, and accept a list instead of the text.
 
 
 _DAYS = r"(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|[12][0-9])"

@@ -177,7 +177,7 @@ class Recommend(SchemaModel):
     )
     apply: RecommendationUse = Field(
         default="Never",
-        description="Never: recommended contracts are shown in the tier's status. WithinPercent: they stand in place of the declared ones, "
+        description="Never: recommended contracts are shown in the tier's status. WithinPercent: they replace the declared ones, "
         "no further from these than maxChangePercent; the objects themselves stay as you wrote them. Unset means Never.",
     )
     max_change_percent: Annotated[int, Field(ge=1, le=100)] | None = Field(
@@ -187,7 +187,7 @@ class Recommend(SchemaModel):
     rules = (
         Rule(
             cel="!has(self.apply) || self.apply != 'WithinPercent' || has(self.maxChangePercent)",
-            message="maxChangePercent is required with apply WithinPercent: it says how far an applied contract may be from yours",
+            message="maxChangePercent is required with apply WithinPercent: it bounds how far an applied contract may be from yours",
             reason="FieldValueRequired",
             field_path=".maxChangePercent",
             holds=lambda recommend: recommend.apply != "WithinPercent" or recommend.max_change_percent is not None,

@@ -45,7 +45,7 @@ class BrokerStatus(SchemaModel):
     id: BrokerId = Field(description="The broker's id.")
     egress_limit: ExactRate | None = Field(default=None, description="Limit out of the broker in force, in bytes per second.")
     ingress_limit: ExactRate | None = Field(default=None, description="Limit into the broker in force, in bytes per second.")
-    pressure: BrokerPressure = Field(description="Over or Within its limits, or Unknown where no fresh reading says.")
+    pressure: BrokerPressure = Field(description="Over or Within its limits, or Unknown without a fresh reading.")
     since: Timestamp | None = Field(default=None, description="Since when.")
 
 
@@ -145,7 +145,7 @@ class Recommendation(SchemaModel):
     fetch: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
     produce: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
     applied: TotalRates | None = Field(
-        default=None, description="What of it stands in place of the contract, in the contract's own form, where the policy allows it."
+        default=None, description="The part of it that replaces the contract, in the contract's own form, where the policy allows it."
     )
     reason: CamelCaseWord = Field(description="Why it is recommended, or why nothing is.")
     message: StatusText | None = Field(default=None, description="The same with numbers, in a sentence for people.")
@@ -172,11 +172,11 @@ class MemberStatus(SchemaModel):
         description="Contract, Stepping, Throttled, Relaxing, or what keeps the member from it, such as TopicNotFound."
     )
     override: Annotated[str, Field(max_length=512)] | None = Field(
-        default=None, description="The QuotaOverride that stands in place of its contract or keeps it from being throttled: namespace/name."
+        default=None, description="The QuotaOverride that replaces its contract or keeps it from being throttled: namespace/name."
     )
     message: StatusText | None = Field(default=None, description="Why, in a sentence for people.")
     recommended: Recommendation | None = Field(
-        default=None, description="What usage says of the contract. Unset where there are no usage tables of it."
+        default=None, description="The contract that fits its usage. Unset where there are no usage tables of it."
     )
 
 

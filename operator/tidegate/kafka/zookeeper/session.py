@@ -226,7 +226,7 @@ _READS_PER_REQUEST = 500
 
 
 def read_bulk(client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float) -> list[Any]:
-    """Data with stat, or child names, for each path; an error for one path stands in its place as an exception object.
+    """Data with stat, or child names, for each path; an error for one path is returned in its place as an exception object.
 
     Raises UnimplementedError on servers before 3.6, which close the connection as well.
     """
@@ -246,7 +246,7 @@ def read_one_by_one(client: KazooClient, paths: Sequence[str], *, wants_children
 
 
 def gather(sent: Sequence[Any], *, timeout_seconds: float) -> list[Any]:
-    """The answers of requests that are under way; an answer of "no" stands in its place, a lost connection is raised."""
+    """The answers of requests that are under way. A refusal is returned in its place; a lost connection is raised."""
     deadline = time.monotonic() + timeout_seconds
     answers: list[Any] = []
     for result in sent:
