@@ -2,15 +2,15 @@
 
 The order of a pass:
 
-    0. advise      what usage says of contracts, and what of it stands in their place               recommend
-    1. hold        anything missing or a person's pause: report what is known, write nothing        holds_of
-    2. target      contracts, with overrides laid over them, on the leaders, and Kafka's defaults   override, desired
-    3. throttle    which rates load holds below their contracts, and how far each may go now        throttle_pass
-    4. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone       plan, key_step
-    5. removal     too much given back at once is held until a person confirms the count            removal
-    6. budget      order the writes, defer what does not fit into the period                         budget
-    7. report      what every member has and should have, in numbers and words                      member_reports
-    8. watch       every live broker against its limits, for people                                 broker_watch
+    0. advise      contracts that follow from usage, where the policy applies them               contracts/recommend
+    1. hold        anything missing or a person's pause: report what is known, write nothing     holds_of
+    2. target      contracts with overrides, on the leaders, and Kafka's default entities        contracts/overrides, desired
+    3. throttle    which rates load holds below their contracts, how far each may go now         throttle/throttle_pass
+    4. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone    quotas/plan, steps
+    5. removal     too much given back at once is held until a person confirms the count         quotas/plan
+    6. budget      order the writes, defer what does not fit into the period                      quotas/budget
+    7. report      what every member has and should have, in numbers and words                   reports
+    8. watch       every live broker against its limits, for people                              throttle/pressure
 
 `decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really happened. The same
 observation and memory always give the same decision; a decision whose writes were all applied is followed by one
@@ -21,14 +21,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from controller_logic.contracts.adaptive import adaptations
-from controller_logic.contracts.desired import Desired, desired, metering
+from controller_logic.contracts.desired import Desired, MemberReport, MemberState, desired, metering
 from controller_logic.contracts.leaders import Leaders
 from controller_logic.contracts.overrides import apply_overrides
 from controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
-from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
-from controller_logic.model import Contract, Entity, Hold, Mode, Observation, RateForm
+from controller_logic.decision import Decision, Memory
+from controller_logic.model import Contract, Entity, Hold, Mode, Note, Observation, RateForm
 from controller_logic.quotas import budget
-from controller_logic.quotas.plan import Plan, deletion_plan, make_plan, our_entities
+from controller_logic.quotas.plan import Before, Plan, deletion_plan, make_plan, our_entities
+from controller_logic.quotas.precedence import DefaultEntityQuotas
 from controller_logic.reasons import Reason
 from controller_logic.reports import Circumstances, level_reports, report
 from controller_logic.throttle.pressure import watch
@@ -40,12 +41,13 @@ _NOT_NEEDED_TO_RESTORE = frozenset({Reason.BROKERS_UNREACHABLE, Reason.TOPOLOGY_
 
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
-    """What to write now, what to say, and what to remember. See the module's docstring for the order of steps."""
+    """Decide what to write now, what to report, and what to remember. See the module's docstring for the order of steps."""
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
     decision, memory = _decide(replace(observation, tiers=overridden.tiers), memory)
-    watched = watch(observation, memory.pressures)
+    judged = decision.throttle.judged_by_newest if decision.throttle is not None else {}
+    watched = watch(observation, memory.pressures, judged)
     levels = level_reports(decision, memory.causes)
     if not decision.holds:
         memory = replace(memory, causes={one.level: one.because for one in levels if one.below_contract})
@@ -89,16 +91,16 @@ def settle(memory: Memory, decision: Decision, applied: Collection[Entity], *, n
 
 
 def holds_of(observation: Observation, memory: Memory) -> tuple[tuple[Hold, ...], Memory]:
-    """Every reason to write nothing in this pass, with the memory of since when those stand that were found here.
+    """Every reason to write nothing in this pass, with the memory of since when each has been there without a break.
 
     Restoring needs the quota store only, so a policy that is being deleted is not held up by missing leaders or resources.
     """
-    found = dict(_missing(observation))
-    since = {reason: memory.held_since.get(reason, observation.now_seconds) for reason in found}
-    given = {hold.reason for hold in observation.holds}
-    holds = (*observation.holds, *(Hold(reason, found[reason], since[reason]) for reason in found if reason not in given))
+    given = {reason for reason, _ in observation.missing}
+    found = (*observation.missing, *((reason, message) for reason, message in _missing(observation) if reason not in given))
+    since = {reason: memory.held_since.get(reason, observation.now_seconds) for reason, _ in found}
+    holds = tuple([Hold(reason, message, since[reason]) for reason, message in found])
     if observation.policy.deleting:
-        holds = tuple(hold for hold in holds if hold.reason not in _NOT_NEEDED_TO_RESTORE)
+        holds = tuple([hold for hold in holds if hold.reason not in _NOT_NEEDED_TO_RESTORE])
     return holds, replace(memory, held_since=since) if since != memory.held_since else memory
 
 
@@ -106,7 +108,7 @@ def _missing(observation: Observation) -> Iterator[tuple[Reason, str]]:
     stays = "every quota stays as it is"
     if observation.policy.paused:
         yield Reason.PAUSED, f"paused by {' and '.join(observation.policy.paused_by)}; {stays} until that ends"
-    if observation.holds:
+    if observation.missing:
         return
     if observation.quotas is None:
         yield Reason.ZOOKEEPER_UNREACHABLE, f"the quotas in place are not known; {stays}"
@@ -135,12 +137,14 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
     charged = budget.unexpired(memory.charged, period_seconds=period_seconds, now_seconds=now_seconds) or budget.recovered(
         [stored.ledger for stored in ours.values() if stored.ledger is not None], period_seconds=period_seconds, now_seconds=now_seconds
     )
-    load = throttle_pass(observation, wanted, quotas, memory=memory.throttle, pace=memory.pace)
+    inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
+    load = throttle_pass(observation, wanted, quotas, inherited, memory=memory.throttle, pace=memory.pace)
+    before = Before(memory.repairs, memory.removals)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
-        plan = deletion_plan(ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
+        plan = deletion_plan(ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds)
     else:
-        plan = make_plan(wanted, ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
+        plan = make_plan(wanted, ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds)
     remembered = replace(memory, charged=charged, repairs=plan.repairs, removals=plan.removals, throttle=load.memory, pace=load.pace)
     circumstances = Circumstances(policy, quotas, None, plan.writes, held=load.held)
     if policy.mode is Mode.OBSERVE:
@@ -159,7 +163,8 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
 def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
-    skews = [member.leader_skew for member in members]
+    spreads = [member.ground.spread if member.ground is not None else None for member in members]
+    skews = [spread.skew if spread is not None else None for spread in spreads]
     late = circumstances.unwritten | {entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives}
     due = [step.due_in_seconds for entity_plan in plan.entities.values() for step in entity_plan.steps if step.due_in_seconds]
     due += [] if load.due_in_seconds is None else [load.due_in_seconds]
@@ -224,7 +229,7 @@ def _held(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) ->
 
 
 def _leave_everything(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) -> Decision:
-    """A policy that may not write is deleted: nothing is given back, and people are told how to do it."""
+    """A policy that may not write is deleted: nothing is given back, and a note gives the command that does it."""
     policy = observation.policy
     left = len(our_entities(observation.quotas, policy)) if observation.quotas is not None else None
     why = "paused" if policy.paused else "in mode Observe"

@@ -2,7 +2,7 @@
 
 Byte rates are integers in bytes per second and always per broker unless the name says otherwise; times are
 seconds since the epoch as the caller's clock gave them. Nothing here computes: see the modules named after
-each step. Mappings are treated as immutable by everybody. What a pass decides and remembers is in `decision.py`.
+each step. Mappings are treated as immutable everywhere. What a pass decides and remembers is in `decision.py`.
 
 What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 """
@@ -10,18 +10,16 @@ What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from typing import NamedTuple, Self
 
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
-# Whom a quota is for: a user, a client id, or the pair, each of which may be Kafka's default
-# entity.
-#
-# Entities are looked up ten times each in every pass, so one knows its hash from the start.
-
 
 class Default(Enum):
     """Kafka's default entity, as a value of its own, so that a real user called `<default>` stays a plain string."""
+
+    __hash__ = object.__hash__  # an enum's own is a Python call, and entities are looked up thousands of times in a pass
 
     DEFAULT = "<default>"
 
@@ -31,23 +29,26 @@ EntityPart = str | Default | None
 _DEFAULT = Default.DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """Whom a quota is for: a user, a client id, or the pair; each may be Kafka's default entity; None = not part of it."""
-
+class _EntityParts(NamedTuple):
     user: EntityPart = None
     client_id: EntityPart = None
-    _hash: int = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if self.user is None and self.client_id is None:
+
+class Entity(_EntityParts):
+    """Whom a quota is for: a user, a client id, or the pair; each may be Kafka's default entity; None = not part of it.
+
+    A tuple, because a pass looks entities up thousands of times, and a tuple is hashed and compared without a call.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, user: EntityPart = None, client_id: EntityPart = None) -> Self:
+        """Make one. Raises ValueError where nothing is named, or by an empty name."""
+        if user is None and client_id is None:
             raise ValueError("an entity needs a user, a client id, or both")
-        if self.user == "" or self.client_id == "":
+        if user == "" or client_id == "":
             raise ValueError("an entity's user and client id must not be empty")
-        object.__setattr__(self, "_hash", hash((self.user, self.client_id)))
-
-    def __hash__(self) -> int:
-        return self._hash
+        return super().__new__(cls, user, client_id)
 
     def __str__(self) -> str:
         parts = (("user", self.user), ("client-id", self.client_id))
@@ -61,17 +62,13 @@ class Entity:
     @property
     def sort_key(self) -> str:
         """An order for people: absent, then default, then names; a user comes before the same user's clients."""
-        return f"{_part_key(self.user)}\0{_part_key(self.client_id)}"
+        user, client = self
+        first = "" if user is None else "1" if user is _DEFAULT else f"2{user}"
+        return f"{first}\0" if client is None else f"{first}\0001" if client is _DEFAULT else f"{first}\0002{client}"
 
 
-def _part_key(part: EntityPart) -> str:
-    if part is None:
-        return ""
-    return f"2{part}" if isinstance(part, str) else "1"
-
-
-# The closed lists of words that resources, ledger and decisions share. What they mean is said
-# where they are used.
+# The closed lists of words that resources, ledger and decisions share. What they mean is said where
+# they are used.
 
 
 class QuotaKey(StrEnum):
@@ -90,6 +87,8 @@ BYTE_RATE_KEYS = frozenset({QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_
 
 class Level(StrEnum):
     """How important a tier is; L0 is never throttled below its contract."""
+
+    __hash__ = str.__hash__
 
     L0 = "L0"
     L1 = "L1"
@@ -124,18 +123,19 @@ class Speed(StrEnum):
 class RateForm(StrEnum):
     """In which form a rate is promised."""
 
+    __hash__ = str.__hash__
+
     PER_PARTITION = "perPartition"
     PER_BROKER = "perBroker"
     TOTAL = "total"
 
 
-# What was measured of brokers and clients, as immutable values: NICs, and bytes and
-# throttling by client.
+# What was measured of brokers and clients, as immutable values: NICs, and bytes and throttling by
+# client.
 #
 # Rates are bytes per second as floats, because they are measurements; times are seconds since the
-# epoch and belong to the sample, not to
-# the moment somebody asked. Nothing here judges whether a reading may be used: that is
-# `pressure.py`'s.
+# epoch and belong to the sample, not to the moment of the question. Nothing here judges whether a
+# reading may be used: that is `pressure.py`'s.
 
 
 class Direction(StrEnum):
@@ -187,7 +187,7 @@ class Readings:
     """Everything measured that one pass knows. What is absent is unknown, never zero.
 
     `nic` holds the spans of about the last minute, oldest first, for each broker and direction. `clients` holds the newest rate of each
-    entity on each broker. `scrape_seconds` is how often a new sample is to be expected; `problems` tell what is missing and why.
+    entity on each broker. `scrape_seconds` is how often a new sample is to be expected; `problems` name what is missing and why.
     """
 
     read_at_seconds: float
@@ -197,11 +197,15 @@ class Readings:
     problems: tuple[ReadingProblem, ...] = ()
 
 
+# The one translation between a NIC's direction and the quota that limits it: clients fetch egress and produce ingress.
 KEY_OF = {Direction.EGRESS: QuotaKey.CONSUMER_BYTE_RATE, Direction.INGRESS: QuotaKey.PRODUCER_BYTE_RATE}
+DIRECTION_OF = {key: direction for direction, key in KEY_OF.items()}
+
+RateKey = tuple[Entity, Direction]
 
 
-# What people declare of the brokers' NICs: limits above which tiers are throttled, and
-# the NICs' own speeds.
+# What people declare of the brokers' NICs: limits above which tiers are throttled, and the NICs'
+# own speeds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +238,8 @@ class BrokerLimits:
 # What usage tables say of the members of tiers, and how contracts may follow from it, as values.
 #
 # The figures are made by a rollup Job from tables of five minutes; nothing here computes them, and
-# nobody here asks whether they are still
-# good: who puts usage into an observation has made sure of that.
+# no one here asks whether they are still good: who puts usage into an observation has made sure of
+# that.
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +247,7 @@ class DirectionUsage:
     """What one entity moved one way over the whole window that was asked for. Rates are bytes per second, means of five minutes each.
 
     `p99_total` is what 99 % of all five minutes stayed under, on all brokers together; `p99_busiest` the same on the broker where it is
-    highest; `brokers` how many brokers the entity moved bytes on. `coverage` is the share of the window that samples tell of, and
+    highest; `brokers` how many brokers the entity moved bytes on. `coverage` is the share of the window that samples cover, and
     `throttled_share` the share of it in which the entity was held below its contract (both 0 to 1).
     """
 
@@ -293,6 +297,7 @@ class Advice:
 
 MAX_BYTE_RATE = 2**53 - 1
 STALE_AFTER_SECONDS = 45.0  # three scrapes of the usual 15 s
+_MEASURED_STEP_DISTANCE = (30, 11)  # seconds between safe steps, for a window of so many seconds
 MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.6)
 
 
@@ -303,7 +308,7 @@ MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.
 class Contract:
     """What a member is promised: byte rates in one form, plus two optional per-broker quotas. None = not managed.
 
-    `lent` are the byte rates that only an override gives: they end with it.
+    `lent` are the byte rates that only an override gives: they end with it. A contract that `is_empty` promises nothing and limits nothing.
     """
 
     form: RateForm
@@ -312,17 +317,22 @@ class Contract:
     request_percentage: int | None = None
     controller_mutations_per_second: int | None = None
     override_only_keys: frozenset[QuotaKey] = frozenset()
+    is_empty: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it promises nothing at all: then it limits nothing."""
+    def __post_init__(self) -> None:
         byte_rates = self.fetch_bytes_per_second is not None or self.produce_bytes_per_second is not None
-        return not byte_rates and self.request_percentage is None and self.controller_mutations_per_second is None
+        is_empty = not byte_rates and self.request_percentage is None and self.controller_mutations_per_second is None
+        object.__setattr__(self, "is_empty", is_empty)
+
+    def byte_rate(self, key: QuotaKey) -> int | None:
+        """The byte rate that it names for this key; None for keys that are no byte rates."""
+        if key is QuotaKey.CONSUMER_BYTE_RATE:
+            return self.fetch_bytes_per_second
+        return self.produce_bytes_per_second if key is QuotaKey.PRODUCER_BYTE_RATE else None
 
     def gives(self, key: QuotaKey) -> bool:
-        """Whether it names a byte rate for this key; False for keys that are no byte rates."""
-        rate = self.fetch_bytes_per_second if key is QuotaKey.CONSUMER_BYTE_RATE else self.produce_bytes_per_second
-        return key in BYTE_RATE_KEYS and rate is not None
+        """Whether it names a byte rate for this key."""
+        return self.byte_rate(key) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,15 +365,25 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindow:
-    """The brokers' quota.window.num and quota.window.size.seconds."""
+    """The brokers' quota.window.num and quota.window.size.seconds, and the times that follow from them.
+
+    `seconds` is W, how long the window is when all samples are kept. `sawtooth_period_seconds` is the rhythm of a throttled client: it
+    sends its whole window at once and then waits for it to empty. `step_distance_seconds` is how long to wait between two lowerings,
+    so that the next one does not meet the burst that follows a mute: 30 s were measured for a window of 11 s; others in proportion.
+    """
 
     samples: int = 11
     sample_seconds: int = 1
+    seconds: int = field(init=False, repr=False, compare=False)
+    sawtooth_period_seconds: int = field(init=False, repr=False, compare=False)
+    step_distance_seconds: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def seconds(self) -> int:
-        """W: how long the window is when all samples are kept."""
-        return self.samples * self.sample_seconds
+    def __post_init__(self) -> None:
+        seconds = self.samples * self.sample_seconds
+        distance_seconds, of_window_seconds = _MEASURED_STEP_DISTANCE
+        object.__setattr__(self, "seconds", seconds)
+        object.__setattr__(self, "sawtooth_period_seconds", seconds + self.sample_seconds)
+        object.__setattr__(self, "step_distance_seconds", -(-seconds * distance_seconds // of_window_seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +446,7 @@ class Policy:
     confirmed_removals: int | None = None
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
-    measured: bool = False  # whether it names metrics: without them nobody is throttled, and nobody stays throttled
+    measured: bool = False  # whether it names metrics: without them nothing is throttled, and nothing stays throttled
     stale_after_seconds: float = STALE_AFTER_SECONDS
     release_after_seconds: float | None = None  # how long a broker's load may be unknown until throttles go; None = they stay
     cut_to_percent: int = 97
@@ -461,7 +481,7 @@ class TopicLeaders:
 class Topology:
     """Live brokers and the leaders of the managed topics, read at one moment.
 
-    `topics` lacks a named topic that does not exist; `cluster_id` is what the brokers tell, None = they did not.
+    `topics` lacks a named topic that does not exist; `cluster_id` is what the brokers report, None = they did not.
     """
 
     read_at_seconds: float
@@ -476,7 +496,7 @@ class LedgerEntry:
 
     `before` is the exact text that stood there before Tidegate first wrote (None = the key was absent); `written` the
     exact text that we wrote last; `previous` the text in force before that write (None = none); `basis` says for which
-    promise it was computed, so that a small leader move and an edited contract can be told apart. `of_contract` is the contract in
+    promise it was computed, so that a small leader move and an edited contract can be distinguished. `of_contract` is the contract in
     bytes/s that `written` is a throttle of; None = it is no throttle.
     """
 
@@ -487,6 +507,9 @@ class LedgerEntry:
     reason: Reason
     basis: str = ""
     of_contract: int | None = None
+
+
+_NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
 
 
 @value(frozen=True, slots=True)
@@ -515,6 +538,14 @@ class StoredQuota:
     ledger_version: int | None = None
     problem: str | None = None
 
+    def is_of(self, policy: Policy) -> bool:
+        """Whether the ledger shows it as this policy's, by name: a policy that was re-created takes over its own."""
+        return self.ledger is not None and self.ledger.policy_key == policy.key
+
+    def entries_of(self, policy: Policy) -> Mapping[QuotaKey, LedgerEntry]:
+        """The ledger's entries if they are this policy's; none of another's."""
+        return self.ledger.entries if self.ledger is not None and self.ledger.policy_key == policy.key else _NO_ENTRIES
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -527,12 +558,12 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that one pass knows. None for `tiers`, `topology` or `quotas` = not known in full; `holds` says why.
+    """Everything that one pass knows. None for `tiers`, `topology` or `quotas` = not known in full; `missing` gives the reasons in words.
 
     `readings` None = load is not measured, or no reading has come yet; it holds nothing up.
     `quotas` has an entry for every entity that a tier or a default names and for every entity in the ledger (an absent
     znode is an entry with version None); an entity that it lacks is unknown, not unlimited. `client_quotas_exist` says whether anybody
-    has set a byte rate for a client id without a user; None = nobody looked. `usage` None = no usage tables tell anything now.
+    has set a byte rate for a client id without a user; None = it was not looked up. `usage` None = no usage table can be used now.
     """
 
     now_seconds: float
@@ -540,7 +571,7 @@ class Observation:
     tiers: tuple[Tier, ...] | None
     topology: Topology | None
     quotas: Mapping[Entity, StoredQuota] | None
-    holds: tuple[Hold, ...] = ()
+    missing: tuple[tuple[Reason, str], ...] = ()
     readings: Readings | None = None
     overrides: tuple[Override, ...] = ()
     client_quotas_exist: bool | None = None
@@ -553,7 +584,9 @@ class Observation:
 class WriteKind(StrEnum):
     """Why a write exists, in the order in which a pass sends them."""
 
-    RECOVERY = "Recovery"  # a raise, because leaders moved: somebody gets less than promised right now
+    __hash__ = str.__hash__
+
+    RECOVERY = "Recovery"  # a raise, because leaders moved: some entity gets less than promised right now
     LOWERING = "Lowering"
     RAISE = "Raise"
     FIRST = "First"
@@ -567,7 +600,7 @@ class QuotaWrite:
 
     `values` has only the keys to change: exact text, or None to remove the key. `seen` is what the decision was made
     on; the store writes only if both versions are still the same. `ledger` is the record after the write (None = delete it).
-    `wording` is what `message` says: the text, or who puts it together when somebody reads it.
+    `wording` is what `message` says: the text, or what puts it together when it is read.
     """
 
     entity: Entity
@@ -584,3 +617,16 @@ class QuotaWrite:
     def message(self) -> str:
         """What changes, from what to what and why, for people."""
         return self.wording if isinstance(self.wording, str) else self.wording(self)
+
+
+# --- what people read -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something for people to see about the policy as a whole or about one entity."""
+
+    reason: Reason
+    message: str
+    entity: Entity | None = None
+    tier_key: str | None = None

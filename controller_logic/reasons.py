@@ -11,6 +11,7 @@ class Reason(StrEnum):
     """A stable CamelCase word (the value) with its meaning for people (`meaning`, one sentence)."""
 
     meaning: str
+    __hash__ = str.__hash__
 
     def __new__(cls, word: str, meaning: str) -> "Reason":
         """Make a member that is its own word as a string and carries its meaning beside it."""
@@ -29,8 +30,8 @@ class Reason(StrEnum):
 
     # why a quota is changed
     FIRST_QUOTA = "FirstQuota", "The entity had no such quota before."
-    ADOPTED = "Adopted", "A quota that somebody else had set was taken over; the ledger keeps its value, to give it back."
-    CONTRACT_CHANGED = "ContractChanged", "Somebody edited the contract, the scaling or a default, or an override began or ended."
+    ADOPTED = "Adopted", "A quota that another writer had set was taken over; the ledger keeps its value, to give it back."
+    CONTRACT_CHANGED = "ContractChanged", "The contract, the scaling or a default was edited, or an override began or ended."
     LEADERS_MOVED = "LeadersMoved", "Partition leaders moved, so the contract needs another number per broker."
     ADAPTED = "Adapted", "Scaling method Adaptive: measured rates ask for another number between Mean and Max."
     STEPPING = "Stepping", "The quota goes down in safe steps, so that no client is muted for long."
@@ -71,12 +72,12 @@ class Reason(StrEnum):
     REMOVAL_HELD = "RemovalHeld", "More quotas would be given back within a quarter of an hour than the policy allows without confirmation."
     WRITE_BUDGET_SPENT = "WriteBudgetSpent", "The write budget is spent for now; the rest follows later."
     NOT_LEADER = "NotLeader", "Another replica of the operator holds this policy's Lease."
-    STALE_DATA = "StaleData", "A broker's NIC tells nothing usable: nothing is raised on it, and it justifies no cut."
+    STALE_DATA = "StaleData", "A broker's NIC reports nothing usable: nothing is raised on it, and it justifies no cut."
     RELEASED_UNMEASURED = (
         "ReleasedUnmeasured",
         "A broker's load has been unknown for metrics.whenStale.afterSeconds, and the policy releases throttled quotas then.",
     )
-    CLIENT_RATES_UNKNOWN = "ClientRatesUnknown", "A broker over its limit tells no client rates; the lowest tier goes down step by step."
+    CLIENT_RATES_UNKNOWN = "ClientRatesUnknown", "A broker over its limit reports no client rates; the lowest tier goes down step by step."
     QUOTA_CANNOT_HELP = (
         "QuotaCannotHelp",
         "A broker is over its limit by traffic that no tier below L0 could give back; nothing is cut for it.",
@@ -123,7 +124,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec", "The object contradicts itself or asks for something this version does not offer."
     SECRET_UNREADABLE = "SecretUnreadable", "A Secret named by the policy is missing or lacks a key."
     NOT_AUTHORIZED = "NotAuthorized", "ZooKeeper, Kafka, Kubernetes or Prometheus refused the operator's identity."
-    CONFLICT = "Conflict", "Somebody else wrote at the same moment; read again and retried."
+    CONFLICT = "Conflict", "Another writer wrote at the same moment; read again and retried."
     OUTCOME_UNKNOWN = "OutcomeUnknown", "The connection broke during a write; it is read back before anything else."
     METRICS_MISSING = "MetricsMissing", "A live broker has no reading, so its load is not known."
     METRICS_STALE = "MetricsStale", "Readings are too old to act on, or ahead of the operator's clock."
@@ -139,7 +140,7 @@ class Reason(StrEnum):
     METRICS_QUERY_REFUSED = "MetricsQueryRefused", "Prometheus cannot carry out a query; what it was to tell is not known."
     CLIENTS_NOT_METERED = (
         "ClientsNotMetered",
-        "A broker, or every one, tells no rates of users: nobody uses it, no quota makes it meter them, or its exporter lacks the rules.",
+        "A broker, or every one, reports no rates of users: none use it, no quota makes it meter them, or its exporter lacks the rules.",
     )
     METERING_WITHHELD = (
         "MeteringWithheld",

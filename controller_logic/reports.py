@@ -4,16 +4,19 @@ Sentences change only when something changed, so that a pass that changes nothin
 distances, never a countdown.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
-from controller_logic.contracts.leaders import LeaderSpread
-from controller_logic.contracts.targets import HeldKeys, Promise, QuotaScaling, Target, ThrottledTargets, promise_of, throttled_rates
-from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
-from controller_logic.model import Entity, Hold, Level, Member, Policy, QuotaKey, QuotaWrite, StoredQuota, Tier
+from controller_logic.contracts.desired import MemberReport, MemberState
+from controller_logic.contracts.targets import HeldKeys, Promise, Target, ThrottledTargets
+from controller_logic.decision import Decision, LevelReport, LevelState
+from controller_logic.model import Entity, Hold, Level, Policy, QuotaKey, QuotaWrite, StoredQuota
+from controller_logic.quota_values import KEY_WORDS, number_of, quota_words, rate_words
 from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan
 from controller_logic.quotas.steps import KeyStep, MuteGuard
-from controller_logic.quotas.values import KEY_WORDS, number_of, quota_words, rate_words
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import Round, ThrottleDecision
 from controller_logic.throttle.pressure import NicStatus
@@ -21,34 +24,33 @@ from controller_logic.throttle.pressure import NicStatus
 # What the policy says of each level: at its contracts, stepping, throttled or on its way back, and
 # because of which broker.
 #
-# The cause is noted when a level is first throttled and stays until it is back at its contracts,
-# so that it tells what began the episode and
-# does not change with every reading.
+# The cause is noted when a level is first throttled and stays until it is back at its contracts, so
+# that it names what began the episode and does not change with every reading.
 
 
 def level_reports(decision: Decision, before: Mapping[Level, str]) -> tuple[LevelReport, ...]:
-    """Every level that has members, L0 first; none while the pass is held, for then nobody knows.
+    """Every level that has members, L0 first; none while the pass is held, for then it is not known.
 
     `before` is what each throttled level was said to be throttled for.
     """
     if decision.holds:
         return ()
-    by_level: dict[Level, list[MemberReport]] = {}
-    for member in decision.members:
-        by_level.setdefault(member.level, []).append(member)
+    counts: dict[Level, Counter[tuple[MemberState, Reason]]] = {level: Counter() for level in Level}
+    for tier, members in groupby(decision.members, key=_TIER):
+        counts[tier.level].update(map(_STATE, members))
     causes = causes_of(decision.throttle)
-    return tuple(_report(level, by_level[level], before.get(level) or causes) for level in Level if level in by_level)
+    return tuple(_report(level, counts[level], before.get(level) or causes) for level in Level if counts[level])
 
 
-def _report(level: Level, members: Iterable[MemberReport], because: str) -> LevelReport:
-    members = list(members)
-    throttled = [member for member in members if member.state is MemberState.THROTTLED]
+def _report(level: Level, states: Mapping[tuple[MemberState, Reason], int], because: str) -> LevelReport:
+    """One level, from how many of its members are in each state for each reason."""
+    members = sum(states.values())
+    throttled = {reason: count for (state, reason), count in states.items() if state is MemberState.THROTTLED}
     if throttled:
-        relaxing = all(member.reason is Reason.RELAXING for member in throttled)
-        state = LevelState.RELAXING if relaxing else LevelState.THROTTLED
-        return LevelReport(level, state, because, len(members), len(throttled))
-    stepping = any(member.state is MemberState.STEPPING for member in members)
-    return LevelReport(level, LevelState.STEPPING if stepping else LevelState.CONTRACT, "", len(members))
+        state = LevelState.RELAXING if throttled.keys() == {Reason.RELAXING} else LevelState.THROTTLED
+        return LevelReport(level, state, because, members, sum(throttled.values()))
+    stepping = any(state is MemberState.STEPPING for state, _ in states)
+    return LevelReport(level, LevelState.STEPPING if stepping else LevelState.CONTRACT, "", members)
 
 
 def causes_of(throttle: ThrottleDecision | None) -> str:
@@ -65,6 +67,7 @@ def load_words(one: Round, nic: NicStatus) -> str:
     return f"broker {nic.broker} {one.direction.value} {nic.bytes_per_second / 1e6:.1f} of {nic.limit / 1e6:.1f} MB/s"
 
 
+_TIER, _STATE = attrgetter("tier"), attrgetter("state", "reason")
 _KEYS = tuple(QuotaKey)
 _UNTOUCHED = {
     Reason.FOREIGN_CONTENT: (MemberState.FOREIGN_CONTENT, "the entity's znode cannot be read safely; it is left as it is"),
@@ -99,30 +102,6 @@ class Circumstances:
     unwritten: frozenset[Entity] = frozenset()
     unwritten_because: Reason = Reason.WRITE_BUDGET_SPENT
     held: ThrottledTargets = field(default_factory=dict)
-
-
-def promised_report(tier: Tier, member: Member, ground: QuotaScaling | None) -> MemberReport:
-    """What is said of a member that ends as promised; without a ground the policy is being deleted and promises nothing."""
-    if ground is None:
-        words = "the policy is being deleted: the quota is what it was before Tidegate"
-        return MemberReport(tier, member, None, MemberState.UNLIMITED, Reason.GIVEN_BACK, words)
-    spread, contract = ground.spread, member.contract
-    if spread is not None and spread.missing:
-        words = _missing_words(promise_of(contract, ground), spread)
-        return MemberReport(tier, member, ground, MemberState.TOPIC_NOT_FOUND, Reason.TOPIC_NOT_FOUND, words)
-    if contract is None or contract.is_empty:
-        words = f"no contract: not limited by Tidegate{' and never throttled' if tier.level is Level.L0 else ''}"
-        return MemberReport(tier, member, ground, MemberState.UNLIMITED, Reason.IN_SYNC, words)
-    if tier.throttled and not member.exempt and throttled_rates(tier, member) is None:
-        words = f"{promise_of(contract, ground)}; never throttled: its tier gives no throttled rate {contract.form.value}"
-        return MemberReport(tier, member, ground, _CONTRACT, Reason.NO_THROTTLED_RATE, words)
-    return MemberReport(tier, member, ground, _CONTRACT, _AS_PROMISED)
-
-
-def overlapping_report(report: MemberReport, owner: MemberReport) -> MemberReport:
-    """What is said of a member whose entity another one named first."""
-    words = f"{report.entity} is managed by {owner.tier_key}, member {owner.member_name} already; this member changes nothing"
-    return MemberReport(report.tier, report.member, None, MemberState.OVERLAPPING, Reason.OVERLAPPING, words)
 
 
 def report(promised: MemberReport, plan: EntityPlan | None, circumstances: Circumstances) -> MemberReport:
@@ -211,13 +190,6 @@ def _ends_as_promised(steps: tuple[KeyStep, ...], targets: Mapping[QuotaKey, Tar
         if target is None or step.text != target.text:
             return False
     return True
-
-
-def _missing_words(promise: Promise, spread: LeaderSpread) -> str:
-    names = ", ".join(spread.missing[:3]) + (f" and {len(spread.missing) - 3} more" if len(spread.missing) > 3 else "")
-    if not promise.targets:
-        return f"topic {names} does not exist; the member's quota stays as it is until it does"
-    return f"topic {names} does not exist; until it does the quota may be raised, never lowered, towards {promise}"
 
 
 def _stepping_words(promise: Promise, steps: list[KeyStep], policy: Policy) -> str:

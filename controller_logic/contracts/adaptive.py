@@ -4,14 +4,15 @@ With uneven leaders no fixed number is right (control.md 5): Max lets greedy cli
 on a crowded broker though the total is not used up. Which of the two it is, only measured rates tell:
 
     total above the contract                         -> down to where these very rates would add up to the contract, not below Mean
-    total below it, and a quota limits somebody      -> up by what is lacking, shared by the brokers where it limits, not above Max
-    neither, or any leading broker tells nothing     -> stay
+    total below it, and a quota limits a broker      -> up by what is lacking, shared by the brokers where it limits, not above Max
+    neither, or a leading broker reports nothing     -> stay
 
-What clients really get is not read off Kafka's metrics in a moment (lab). The byte-rate of a throttled client swings between 0.7 and 1.2 of
-its quota, one tooth each window; its throttle time is a mean of up to a minute, and stays when the throttling has ended. So no broker
-counts for more than the quota in force, two teeth are looked at, and doubt means to stay: the total is above the contract by the mean of
-what was seen, and below it only where brokers that seem to throttle count in full. Each move waits until the last one can be seen, and
-longer if it turns. Lowerings pass the mute guard like all others: that is `key_step`'s. Rates are bytes per second.
+What clients really get cannot be read from Kafka's metrics in one moment. The byte rate of a throttled client swings between 0.7 and 1.2
+of its quota, one sawtooth period each window; its throttle time is a mean of up to a minute, and stays when the throttling has ended.
+So no broker counts for more than the quota in force, two sawtooth periods are watched, and doubt means to stay: the total is above the
+contract by the mean of what was seen, and below it only where brokers that seem to throttle count in full. Each move waits until the
+last one can be seen, and longer if it turns. Lowerings pass the mute guard like all others, see `quotas/steps.py`. Rates are bytes per
+second.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,30 +24,27 @@ from typing import Final
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, Leaders, LeaderSpread, adaptive_scale
 from controller_logic.model import (
     KEY_OF,
-    ClientRate,
     Direction,
     Entity,
-    LedgerEntry,
     Member,
     Observation,
     Policy,
     QuotaWindow,
     RateForm,
+    RateKey,
     Readings,
     ScalingMethod,
     StoredQuota,
 )
-from controller_logic.quotas.values import enforced_rate
-from controller_logic.throttle.input import RateKey, flows_of
-from controller_logic.throttle.settings import BINDING, BINDING_MILLISECONDS, ThrottleSettings
+from controller_logic.quota_values import enforced_rate
+from controller_logic.readings import BINDING, flows_of, is_throttled
 from controller_logic.value import value
 
 # What adaptive scaling is decided on, and what it remembers, as immutable values.
 #
-# Rates that are promised or set are integers in bytes per second; measured ones are floats. All
-# are per broker, but for a contract's total.
-# Times are seconds since the epoch as the caller's clock gave them. Nothing here decides: see
-# `adaptive.py`.
+# Rates that are promised or set are integers in bytes per second; measured ones are floats. All are
+# per broker, but for a contract's total. Times are seconds since the epoch as the caller's clock
+# gave them. Nothing here decides: see `adaptive.py`.
 
 
 @value(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class MeasurementContext:
 class AdaptiveRate:
     """One entity's promise per partition in one direction, where its leaders are, and what stands.
 
-    `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it. `throttled` is true while the tide gate holds it
+    `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it. `throttled` is true while load holds it
     below its contract; then `in_force` is that contract, as the ledger has it.
     """
 
@@ -154,7 +152,7 @@ Adaptations = Mapping[RateKey, Adaptation]
 
 
 TOLERANCE_PERCENT: Final = 5.0  # a total this near the contract is right
-FEWEST_SIGHTINGS: Final = 2  # one reading may be a tooth
+FEWEST_SIGHTINGS: Final = 2  # one reading may be a peak of the sawtooth
 FULL: Final = 0.97  # whose highest reading comes to this share of the quota uses all of it
 SLUGGISH: Final = 0.4  # of the quota: consumers with large fetches get no more than half of it while they are throttled
 
@@ -179,11 +177,11 @@ class _Times:
 
     @classmethod
     def of(cls, given: AdaptiveInput) -> "_Times":
-        settings = ThrottleSettings(given.window)
-        evidence_seconds = max(float(settings.nic_mean_seconds), FEWEST_SIGHTINGS * given.readings.scrape_seconds)
-        seen_in_full_seconds = float(settings.sawtooth_period_seconds)
-        between_seconds = max(settings.dwell_seconds, seen_in_full_seconds + evidence_seconds)
-        return cls(seen_in_full_seconds, evidence_seconds, between_seconds, max(settings.raise_backoff_seconds, between_seconds))
+        window = given.window
+        seen_in_full_seconds = float(window.sawtooth_period_seconds)
+        evidence_seconds = max(2 * seen_in_full_seconds, FEWEST_SIGHTINGS * given.readings.scrape_seconds)
+        between_seconds = max(float(window.step_distance_seconds), seen_in_full_seconds + evidence_seconds)
+        return cls(seen_in_full_seconds, evidence_seconds, between_seconds, max(3.0 * window.step_distance_seconds, between_seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +243,7 @@ class _AdaptiveController:
         return not self._is_worth_a_write(rate.value_at(known.share), in_force)
 
     def _sighting(self, rate: AdaptiveRate, in_force: int) -> Measurement | None:
-        """All brokers that lead for it; None where any of them tells nothing usable."""
+        """All brokers that lead for it; None where any of them reports nothing usable."""
         flows = self._flows.of(rate.key)
         rates: dict[int, float] = {}
         throttled: set[int] = set()
@@ -259,7 +257,7 @@ class _AdaptiveController:
                 continue
             times.append(flow.at_seconds)
             rates[broker] = min(flow.bytes_per_second, float(in_force))
-            if _is_throttled(flow):
+            if is_throttled(flow):
                 throttled.add(broker)
         return Measurement(min(times), rates, frozenset(throttled)) if times else None
 
@@ -321,11 +319,6 @@ def level_of(rates: Iterable[float], total: float) -> float:
     return ascending[-1] if ascending else cap
 
 
-def _is_throttled(flow: ClientRate) -> bool:
-    """By Kafka's own word."""
-    return flow.throttle_milliseconds is not None and flow.throttle_milliseconds > BINDING_MILLISECONDS
-
-
 def _at_an_end(goal: float, rate: AdaptiveRate, *, up: bool, near: float) -> float:
     """Within Mean and Max; the one ahead where it is that near, since the rest of the way would never be worth a write."""
     if up:
@@ -334,7 +327,7 @@ def _at_an_end(goal: float, rate: AdaptiveRate, *, up: bool, near: float) -> flo
 
 
 def _found_share(rate: AdaptiveRate) -> int:
-    """Where a rate that nobody remembers stands, by the quota in force; without one at Max, where no partition starves."""
+    """Where a rate that is not remembered stands, by the quota in force; without one at Max, where no partition starves."""
     if rate.in_force is None or not rate.has_choice:
         return ADAPTIVE_SHARES
     lowest, highest = rate.lowest, rate.highest
@@ -343,8 +336,8 @@ def _found_share(rate: AdaptiveRate) -> int:
     return round((rate.in_force - lowest) / (highest - lowest) * ADAPTIVE_SHARES)
 
 
-# Adaptive scaling's part of a pass: what it has to know of every contract per partition, taken
-# from what the pass observed.
+# Adaptive scaling's part of a pass: what it has to know of every contract per partition, taken from
+# what the pass observed.
 #
 # While anything holds the pass, shares stay as they are. Of two members with the same entity the
 # first counts, as everywhere.
@@ -385,10 +378,9 @@ def _rates(members: Iterable[Member], leaders: Leaders, quotas: Mapping[Entity, 
         contract, stored = member.contract, quotas.get(member.entity)
         if contract is None or contract.form is not RateForm.PER_PARTITION or stored is None:
             continue
-        promised = {Direction.EGRESS: contract.fetch_bytes_per_second, Direction.INGRESS: contract.produce_bytes_per_second}
         spread = leaders.spread(member.topics)
-        for direction, rate in promised.items():
-            if rate is not None:
+        for direction, key in KEY_OF.items():
+            if (rate := contract.byte_rate(key)) is not None:
                 in_force, throttled = _standing(stored, direction, policy)
                 yield AdaptiveRate(member.entity, direction, rate, spread, spread.leading, in_force, throttled)
 
@@ -396,12 +388,7 @@ def _rates(members: Iterable[Member], leaders: Leaders, quotas: Mapping[Entity, 
 def _standing(stored: StoredQuota, direction: Direction, policy: Policy) -> tuple[int | None, bool]:
     """The contract in force, and whether it is throttled now."""
     key = KEY_OF[direction]
-    entry = _our_entry(stored, direction, policy)
+    entry = stored.entries_of(policy).get(key)
     if entry is not None and entry.of_contract:
         return entry.of_contract, True
     return enforced_rate(stored.values.get(key)), False
-
-
-def _our_entry(stored: StoredQuota, direction: Direction, policy: Policy) -> LedgerEntry | None:
-    ledger = stored.ledger
-    return ledger.entries.get(KEY_OF[direction]) if ledger is not None and ledger.policy_key == policy.key else None

@@ -1,13 +1,15 @@
 """What is declared, entity by entity: members on their contracts, and Kafka's default entities. Of two that overlap the first counts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from controller_logic.contracts.adaptive import Adaptations
-from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.leaders import Leaders, LeaderSpread
 from controller_logic.contracts.targets import (
     NOTHING,
     Promise,
+    QuotaScaling,
     QuotaScalings,
     ThrottledTargets,
     default_promise,
@@ -15,99 +17,158 @@ from controller_logic.contracts.targets import (
     promise_of,
     throttled_rates,
 )
-from controller_logic.decision import MemberReport, Note
 from controller_logic.model import (
     BYTE_RATE_KEYS,
     MAX_BYTE_RATE,
     Default,
     Entity,
     LedgerEntry,
+    Level,
+    Member,
+    Note,
     Observation,
     Policy,
     QuotaKey,
     StoredQuota,
     Tier,
 )
-from controller_logic.quotas.values import same_quota
+from controller_logic.quota_values import same_quota
 from controller_logic.reasons import Reason
-from controller_logic.reports import overlapping_report, promised_report
-
-# Whether Kafka's default user gets a quota that never binds, so that brokers count every user's
-# bytes (defaults.metering).
-#
-# Brokers meter only what has a quota, so without one nobody knows who fills a NIC. The quota is
-# the largest number that survives every
-# version's arithmetic, 2^53 - 1 bytes per second, and goes the way of all defaults: into the
-# ledger, and back when it is no longer wanted.
-#
-# It must surprise nobody. A default user's quota replaces one that stands there already, and is
-# stronger than any quota on a client id alone,
-# which it would silently undo (kafka-quotas 3.1). Where there is either, nothing is written, and
-# people are told why.
+from controller_logic.value import value
 
 
-DEFAULT_USER = Entity(user=Default.DEFAULT)
-NEVER_BINDS = MAX_BYTE_RATE
-# why no quota is written for the default user
-SOMEBODY_ELSES = "somebody else has set one, which stays, and meters in each direction that it names"
-HIDES_DECLARED = "it would hide the quotas on client ids alone that the policy or its tiers declare"
-HIDES_STORED = "it would hide quotas on client ids alone, which stand in Kafka. Move those to users, or do without"
+class MemberState(StrEnum):
+    """The state of a member in its status."""
 
-_NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
-_WITHHELD = "defaults.metering: no quota is written for Kafka's default user, so users without a quota of their own stay unmetered"
+    __hash__ = str.__hash__
 
-
-@dataclass(frozen=True, slots=True)
-class Metering:
-    """The policy with the metering quota among its defaults where there is one, and what people must be told of it."""
-
-    policy: Policy
-    note: Note | None = None
+    CONTRACT = "Contract"
+    THROTTLED = "Throttled"
+    STEPPING = "Stepping"
+    UNLIMITED = "Unlimited"
+    HELD = "Held"
+    TOPIC_NOT_FOUND = "TopicNotFound"
+    FOREIGN_CONTENT = "ForeignContent"
+    CONTENDED = "Contended"
+    OVERLAPPING = "Overlapping"
 
 
-def metering(observation: Observation) -> Metering:
-    """What metering adds to the policy's defaults now. Where quotas are not known, what stands of it stays, and nothing new is written."""
-    policy = observation.policy
-    if not policy.metering_enabled or policy.deleting or DEFAULT_USER in policy.defaults:
-        return Metering(policy)
-    stored = (observation.quotas or {}).get(DEFAULT_USER)
-    if stored is None:
-        return Metering(policy)
-    ours = _our_entries(stored, policy)
-    if _is_somebody_elses(stored, ours):
-        return Metering(policy, _note(SOMEBODY_ELSES))
-    if _declares_client_ids(observation):
-        return Metering(policy, _note(HIDES_DECLARED))
-    if observation.client_quotas_exist is None:
-        return _with(policy, ours.keys() & BYTE_RATE_KEYS)
-    if observation.client_quotas_exist:
-        return Metering(policy, _note(HIDES_STORED))
-    return _with(policy, BYTE_RATE_KEYS)
+@value(frozen=True, slots=True)
+class MemberReport:
+    """One member after the pass. Rates are bytes per second.
+
+    `ground` is what its contract stands on, None where nothing is promised. `wording` is what `message` says, None = what is
+    promised. `in_force` is what stands per broker once the pass's writes are applied, None = what is promised.
+    """
+
+    tier: Tier
+    member: Member
+    ground: QuotaScaling | None
+    state: MemberState
+    reason: Reason
+    wording: str | None = None
+    in_force: Mapping[QuotaKey, int] | None = None
+
+    @property
+    def tier_key(self) -> str:
+        return self.tier.key
+
+    @property
+    def level(self) -> Level:
+        return self.tier.level
+
+    @property
+    def member_name(self) -> str:
+        return self.member.name
+
+    @property
+    def entity(self) -> Entity:
+        return self.member.entity
+
+    @property
+    def message(self) -> str:
+        """Why the member is in this state, with its numbers, for people."""
+        return str(self.promise) if self.wording is None else self.wording
+
+    @property
+    def promise(self) -> Promise:
+        """The contract on its basis, worked out when it is asked for."""
+        return promise_of(self.member.contract, self.ground)
+
+    @property
+    def spread(self) -> LeaderSpread | None:
+        """How the leaders of its topics lie; None where it has none or the leaders are unknown."""
+        return self.ground.spread if self.ground is not None else None
+
+    @property
+    def leaders(self) -> int | None:
+        """Leaders of its topics; None as above."""
+        return self.spread.leaders if self.spread is not None else None
+
+    @property
+    def leading_brokers(self) -> int | None:
+        """Brokers that lead any of them; None as above."""
+        return self.spread.brokers if self.spread is not None else None
+
+    @property
+    def leader_skew(self) -> float | None:
+        """How unevenly they lie; None as above, and where no broker leads."""
+        return self.spread.skew if self.spread is not None else None
+
+    @property
+    def quota(self) -> Mapping[QuotaKey, int]:
+        """What is in force per broker once the pass's writes are applied."""
+        return self.promise.values if self.in_force is None else self.in_force
+
+    @property
+    def target(self) -> Mapping[QuotaKey, int]:
+        """What `quota` should end at: equal but while stepping or held."""
+        return self.promise.values
+
+    @property
+    def contract_total(self) -> Mapping[QuotaKey, int]:
+        """What was promised over all brokers; empty where leaders are unknown or the promise depends on none."""
+        return self.promise.contract_total
+
+    @property
+    def permitted_total(self) -> Mapping[QuotaKey, int]:
+        """What the target allows: target x brokers that lead; empty as above."""
+        return self.promise.permitted_total
 
 
-def _with(policy: Policy, keys: frozenset[QuotaKey] | set[QuotaKey]) -> Metering:
-    rates = {key: NEVER_BINDS for key in QuotaKey if key in keys}
-    return Metering(replace(policy, defaults={**policy.defaults, DEFAULT_USER: rates}) if rates else policy)
+# an enum's member costs ten times as much to look up as a name of this module
+_CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 
-def _our_entries(stored: StoredQuota, policy: Policy) -> Mapping[QuotaKey, LedgerEntry]:
-    return stored.ledger.entries if stored.ledger is not None and stored.ledger.policy_key == policy.key else _NO_ENTRIES
+def promised_report(tier: Tier, member: Member, ground: QuotaScaling | None) -> MemberReport:
+    """What is said of a member that ends as promised; without a basis the policy is being deleted and promises nothing."""
+    if ground is None:
+        words = "the policy is being deleted: the quota is what it was before Tidegate"
+        return MemberReport(tier, member, None, MemberState.UNLIMITED, Reason.GIVEN_BACK, words)
+    spread, contract = ground.spread, member.contract
+    if spread is not None and spread.missing:
+        words = _missing_words(promise_of(contract, ground), spread)
+        return MemberReport(tier, member, ground, MemberState.TOPIC_NOT_FOUND, Reason.TOPIC_NOT_FOUND, words)
+    if contract is None or contract.is_empty:
+        words = f"no contract: not limited by Tidegate{' and never throttled' if tier.level is Level.L0 else ''}"
+        return MemberReport(tier, member, ground, MemberState.UNLIMITED, Reason.IN_SYNC, words)
+    if tier.throttled and not member.exempt and throttled_rates(tier, member) is None:
+        words = f"{promise_of(contract, ground)}; never throttled: its tier gives no throttled rate {contract.form.value}"
+        return MemberReport(tier, member, ground, _CONTRACT, Reason.NO_THROTTLED_RATE, words)
+    return MemberReport(tier, member, ground, _CONTRACT, _AS_PROMISED)
 
 
-def _is_somebody_elses(stored: StoredQuota, ours: Mapping[QuotaKey, LedgerEntry]) -> bool:
-    """Whether a byte rate stands there that we did not write; one that we wrote and another changed is the other's."""
-    return any(
-        key in BYTE_RATE_KEYS and (key not in ours or not same_quota(ours[key].written, text)) for key, text in stored.values.items()
-    )
+def overlapping_report(report: MemberReport, owner: MemberReport) -> MemberReport:
+    """What is said of a member whose entity another one named first."""
+    words = f"{report.entity} is managed by {owner.tier_key}, member {owner.member_name} already; this member changes nothing"
+    return MemberReport(report.tier, report.member, None, MemberState.OVERLAPPING, Reason.OVERLAPPING, words)
 
 
-def _declares_client_ids(observation: Observation) -> bool:
-    named = (*observation.policy.defaults, *(member.entity for tier in observation.tiers or () for member in tier.members))
-    return any(entity.user is None for entity in named)
-
-
-def _note(why: str) -> Note:
-    return Note(Reason.METERING_WITHHELD, f"{_WITHHELD}: {why}", DEFAULT_USER)
+def _missing_words(promise: Promise, spread: LeaderSpread) -> str:
+    names = ", ".join(spread.missing[:3]) + (f" and {len(spread.missing) - 3} more" if len(spread.missing) > 3 else "")
+    if not promise.targets:
+        return f"topic {names} does not exist; the member's quota stays as it is until it does"
+    return f"topic {names} does not exist; until it does the quota may be raised, never lowered, towards {promise}"
 
 
 _NO_ADAPTATIONS: Adaptations = {}
@@ -132,9 +193,14 @@ class Desired:
         return entity in self.owners or entity in self.defaults
 
     def promise_of(self, entity: Entity) -> Promise | None:
-        """What the entity should have now; None where nobody names it."""
+        """What the entity should have now; None where it is not named."""
         owner = self.owners.get(entity)
         return self.defaults.get(entity) if owner is None else self._now(entity, owner.promise)
+
+    def keys_of(self, entity: Entity) -> Set[QuotaKey]:
+        """The keys that the entity keeps under this policy."""
+        promise = self.promise_of(entity)
+        return NOTHING.keys if promise is None else promise.keys
 
     def floor_of(self, owner: MemberReport) -> Promise:
         """What the member may be throttled to, on the same leaders as its contract; nothing where it is never throttled."""
@@ -143,8 +209,10 @@ class Desired:
 
     def promises(self) -> Iterator[tuple[Entity, Promise]]:
         """Every entity that is named with what it should have now, members first."""
+        held = self.held
         for entity, owner in self.owners.items():
-            yield entity, self._now(entity, promise_of(owner.member.contract, owner.ground))
+            promise = promise_of(owner.member.contract, owner.ground)
+            yield entity, held_down(promise, held[entity]) if held and entity in held else promise
         yield from self.defaults.items()
 
     def _now(self, entity: Entity, promise: Promise) -> Promise:
@@ -161,8 +229,79 @@ def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None, *,
     members = []
     for tier in tiers:
         for member in tier.members:
-            report = promised_report(tier, member, grounds.under(member) if grounds is not None else None)
+            report = promised_report(tier, member, None if grounds is None else grounds.under(member))
             owner = owners.setdefault(member.entity, report)
             members.append(report if owner is report else overlapping_report(report, owner))
     defaults = {} if policy.deleting else {key: default_promise(rates) for key, rates in policy.defaults.items() if key not in owners}
     return Desired(tuple(members), owners, defaults, grounds)
+
+
+# Whether Kafka's default user gets a quota that never binds, so that brokers count every user's
+# bytes (defaults.metering).
+#
+# Brokers meter only what has a quota, so without one it is not known who fills a NIC. The quota is
+# the largest number that survives every version's arithmetic, 2^53 - 1 bytes per second, and goes
+# the way of all defaults: into the ledger, and back when it is no longer wanted.
+#
+# It must not surprise. A default user's quota replaces one that stands there already, and is
+# stronger than any quota on a client id alone, which it would silently undo (kafka-quotas 3.1).
+# Where there is either, nothing is written, and a note gives the reason.
+
+
+DEFAULT_USER = Entity(user=Default.DEFAULT)
+NEVER_BINDS = MAX_BYTE_RATE
+# why no quota is written for the default user
+SOMEBODY_ELSES = "somebody else has set one, which stays, and meters in each direction that it names"
+HIDES_DECLARED = "it would hide the quotas on client ids alone that the policy or its tiers declare"
+HIDES_STORED = "it would hide quotas on client ids alone, which stand in Kafka. Move those to users, or do without"
+
+_WITHHELD = "defaults.metering: no quota is written for Kafka's default user, so users without a quota of their own stay unmetered"
+
+
+@dataclass(frozen=True, slots=True)
+class Metering:
+    """The policy with the metering quota among its defaults where there is one, and the note about it."""
+
+    policy: Policy
+    note: Note | None = None
+
+
+def metering(observation: Observation) -> Metering:
+    """What metering adds to the policy's defaults now. Where quotas are not known, what stands of it stays, and nothing new is written."""
+    policy = observation.policy
+    if not policy.metering_enabled or policy.deleting or DEFAULT_USER in policy.defaults:
+        return Metering(policy)
+    stored = (observation.quotas or {}).get(DEFAULT_USER)
+    if stored is None:
+        return Metering(policy)
+    ours = stored.entries_of(policy)
+    if _is_somebody_elses(stored, ours):
+        return Metering(policy, _note(SOMEBODY_ELSES))
+    if _declares_client_ids(observation):
+        return Metering(policy, _note(HIDES_DECLARED))
+    if observation.client_quotas_exist is None:
+        return _with(policy, ours.keys() & BYTE_RATE_KEYS)
+    if observation.client_quotas_exist:
+        return Metering(policy, _note(HIDES_STORED))
+    return _with(policy, BYTE_RATE_KEYS)
+
+
+def _with(policy: Policy, keys: frozenset[QuotaKey] | set[QuotaKey]) -> Metering:
+    rates = {key: NEVER_BINDS for key in QuotaKey if key in keys}
+    return Metering(replace(policy, defaults={**policy.defaults, DEFAULT_USER: rates}) if rates else policy)
+
+
+def _is_somebody_elses(stored: StoredQuota, ours: Mapping[QuotaKey, LedgerEntry]) -> bool:
+    """Whether a byte rate stands there that we did not write; one that we wrote and another changed is the other's."""
+    return any(
+        key in BYTE_RATE_KEYS and (key not in ours or not same_quota(ours[key].written, text)) for key, text in stored.values.items()
+    )
+
+
+def _declares_client_ids(observation: Observation) -> bool:
+    named = (*observation.policy.defaults, *(member.entity for tier in observation.tiers or () for member in tier.members))
+    return any(entity.user is None for entity in named)
+
+
+def _note(why: str) -> Note:
+    return Note(Reason.METERING_WITHHELD, f"{_WITHHELD}: {why}", DEFAULT_USER)

@@ -11,12 +11,12 @@ second and partition becomes (control.md 5):
 Nothing here knows what stands in Kafka or when a number may be lowered.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import field
 from functools import lru_cache
 
-from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, Topology
+from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, TopicLeaders, Topology
 from controller_logic.value import value
 
 ADAPTIVE_SHARES = 1024  # how finely Adaptive divides the way from Mean to Max; whole numbers, so that a value never jitters
@@ -28,7 +28,7 @@ class LeaderSpread:
 
     `largest` and `smallest` are leaders on one broker, over the brokers that lead at least one; both 0 without leaders.
     `leaderless` partitions have no leader now; `missing` are topics that were named and do not exist. `skew` is
-    k x max l_b / m over the known leaders; 1.0 = even; None when nobody leads. `leading` are the brokers that lead.
+    k x max l_b / m over the known leaders; 1.0 = even; None when no broker leads. `leading` are the brokers that lead.
     """
 
     topics: int = 0
@@ -73,16 +73,16 @@ class Leaders:
         return known
 
     def _spread(self, patterns: tuple[str, ...]) -> LeaderSpread:
-        names: dict[str, None] = {}
+        topics: dict[str, TopicLeaders] = {}
         missing: list[str] = []
         for pattern in patterns:
-            if pattern.endswith("*"):
-                names.update(dict.fromkeys(self._starting_with(pattern[:-1])))
-            elif pattern in self._topics:
-                names[pattern] = None
+            if pattern[-1:] == "*":
+                topics.update({name: self._topics[name] for name in self._starting_with(pattern[:-1])})
+            elif (topic := self._topics.get(pattern)) is not None:
+                topics[pattern] = topic
             elif pattern not in missing:
                 missing.append(pattern)
-        return self._count(names, tuple(missing))
+        return _spread_of(topics.values(), tuple(missing))
 
     def _starting_with(self, prefix: str) -> list[str]:
         if self._sorted_names is None:
@@ -93,25 +93,27 @@ class Leaders:
             last += 1
         return names[first:last]
 
-    def _count(self, names: Iterable[str], missing: tuple[str, ...]) -> LeaderSpread:
-        topics = [self._topics[name] for name in names]
-        led: dict[int, int] = {}
-        leaderless = 0
-        for topic in topics:
-            leaderless += topic.leaderless
-            if not led:
-                led.update(topic.leaders)
-                continue
-            for broker, leaders in topic.leaders.items():
-                led[broker] = led.get(broker, 0) + leaders
+
+def _spread_of(topics: Collection[TopicLeaders], missing: tuple[str, ...]) -> LeaderSpread:
+    led: dict[int, int] = {}
+    leaderless = 0
+    for topic in topics:
+        leaderless += topic.leaderless
+        more = topic.leaders
+        merged = {**led, **more}
+        if len(merged) < len(led) + len(more):
+            for broker in led.keys() & more.keys():
+                merged[broker] = led[broker] + more[broker]
+        led = merged
+    counts = sorted(led.values())
+    if counts and not counts[0]:  # a broker may be listed with no leaders
+        led = {broker: leaders for broker, leaders in led.items() if leaders}
         counts = sorted(led.values())
-        counts = counts[bisect_right(counts, 0) :]  # a broker may be listed with no leaders
-        if not counts:
-            return LeaderSpread(len(topics), 0, 0, 0, 0, leaderless, missing)
-        total, smallest, largest = sum(counts), counts[0], counts[-1]
-        leading = frozenset([broker for broker, leaders in led.items() if leaders > 0])
-        skew = len(counts) * largest / total
-        return LeaderSpread(len(topics), total, len(counts), largest, smallest, leaderless, missing, skew, leading)
+    if not counts:
+        return LeaderSpread(len(topics), 0, 0, 0, 0, leaderless, missing)
+    total, brokers, smallest, largest = sum(counts), len(counts), counts[0], counts[-1]
+    skew = brokers * largest / total
+    return LeaderSpread(len(topics), total, brokers, largest, smallest, leaderless, missing, skew, frozenset(led))
 
 
 @value(frozen=True, slots=True)
@@ -126,6 +128,9 @@ class Scale:
         return scaled if MIN_BYTE_RATE <= scaled <= MAX_BYTE_RATE else within_bounds(scaled)
 
 
+_MEAN, _MIN = ScalingMethod.MEAN, ScalingMethod.MIN  # an enum's member costs ten times as much to look up as a name here
+
+
 @lru_cache(maxsize=4096)
 def _scale(times: int, parts: int = 1) -> Scale:
     """Thousands of spreads have a few scales between them."""
@@ -135,21 +140,20 @@ def _scale(times: int, parts: int = 1) -> Scale:
 def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
     """What a promise per partition is multiplied by.
 
-    Nobody leads: the promise x 1, never 0, because stale clients still send and 0 means unlimited to Kafka.
+    No broker leads: the promise x 1, never 0, because stale clients still send and 0 means unlimited to Kafka.
     """
     if not spread.leaders:
         return _scale(1)
-    match method:
-        case ScalingMethod.MAX | ScalingMethod.ADAPTIVE:  # Adaptive begins at Max and goes by `adaptive_scale`
-            return _scale(spread.largest)
-        case ScalingMethod.MIN:
-            return _scale(spread.smallest)
-        case ScalingMethod.MEAN:
-            return _scale(spread.partitions, spread.brokers)
+    if method is _MEAN:
+        return _scale(spread.partitions, spread.brokers)
+    return _scale(spread.smallest if method is _MIN else spread.largest)  # Adaptive begins at Max and goes by `adaptive_scale`
 
 
 def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
-    """What a promise per partition is multiplied by, `share` of the way from Mean (0) to Max (ADAPTIVE_SHARES); Max where nobody leads."""
+    """What a promise per partition is multiplied by, `share` of the way from Mean (0) to Max (ADAPTIVE_SHARES).
+
+    Max where no broker leads.
+    """
     if not spread.leaders or share >= ADAPTIVE_SHARES:
         return partition_scale(spread, ScalingMethod.MAX)
     to_max = max(0, spread.largest * spread.brokers - spread.partitions)  # in parts of a broker; leaderless partitions raise Mean, not Max

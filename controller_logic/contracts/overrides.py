@@ -8,7 +8,7 @@ contract. Whoever has one is never throttled while it lasts.
 - a direction that it names is as it says, in its form; so is a contract where there was none;
 - a direction that it does not name stays as the contract has it. A member's rates all have one form, so an override that names one
   direction in another form than the contract, which has the other one, fits no member: it changes nothing and says what to write.
-  Anything else would take a promise away that nobody spoke of, or would change it with the leaders;
+  Anything else would take a promise away that the override does not name, or would change it with the leaders;
 - quotas that are no byte rates stay.
 
 `exempt` leaves the contract as it is.
@@ -17,10 +17,9 @@ contract. Whoever has one is never throttled while it lasts.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.model import BYTE_RATE_KEYS, Contract, Entity, Level, Member, Override, QuotaKey, RateForm, Tier
+from controller_logic.model import BYTE_RATE_KEYS, Contract, Entity, Level, Member, Override, RateForm, Tier
+from controller_logic.quota_values import KEY_WORDS
 from controller_logic.reasons import Reason
-
-_DIRECTIONS = {QuotaKey.CONSUMER_BYTE_RATE: "fetch", QuotaKey.PRODUCER_BYTE_RATE: "produce"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def _problem(override: Override, member: Member) -> tuple[Reason, str] | None:
 
 def _unnamed(rates: Contract, contract: Contract) -> list[str]:
     """The directions that the contract has and the override does not name."""
-    return [words for key, words in _DIRECTIONS.items() if contract.gives(key) and not rates.gives(key)]
+    return [words for key, words in KEY_WORDS.items() if contract.gives(key) and not rates.gives(key)]
 
 
 def _contract(override: Override, contract: Contract | None) -> Contract | None:

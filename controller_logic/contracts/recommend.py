@@ -1,7 +1,7 @@
 """Usage -> recommended contracts: what the members of tiers would need by what they moved, within bounds, and what of it is applied.
 
-A rate is recommended from p99 of five-minute rates and headroom (`recommend_rate.py`), never below the tier's throttled rate, never above
-a broker's limit, and raised only as far as the tier's share of the brokers' limits goes (`recommend_share.py`). What differs from the
+A rate is recommended from p99 of five-minute rates and headroom (`needed_rate`), never below the tier's throttled rate, never above
+a broker's limit, and raised only as far as the tier's share of the brokers' limits goes (`cuts_of`). What differs from the
 contract by less than a tenth is not recommended, and a recommendation moves only when it would move by a tenth.
 
 Nothing is recommended on usage that says nothing: less than 80 % of the window covered, or the member throttled for most of it, or idle.
@@ -17,13 +17,13 @@ from math import ceil, floor, log10
 
 from controller_logic.contracts.leaders import Leaders
 from controller_logic.model import (
+    DIRECTION_OF,
     MAX_BYTE_RATE,
     MIN_BYTE_RATE,
     Advice,
     AdviceTerms,
     BrokerLimits,
     Contract,
-    Direction,
     DirectionUsage,
     Entity,
     Member,
@@ -33,7 +33,7 @@ from controller_logic.model import (
     Topology,
     Usage,
 )
-from controller_logic.quotas.values import rate_words
+from controller_logic.quota_values import rate_words
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
@@ -99,14 +99,10 @@ def rounded_up(rate: float) -> int:
 # its part of today's promises.
 #
 # Of the sum of all brokers' limits in a direction each tier has the share that its declared
-# contracts have of all declared contracts. Raises
-# that do not fit into it are cut by the same factor, so that no member is served before another;
-# contracts that come down make room for
-# those of the same tier. A direction in which a broker has no limit bounds nothing. Nothing is
-# ever lowered for this.
-
-
-_WAYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
+# contracts have of all declared contracts. Raises that do not fit into it are cut by the same
+# factor, so that no member is served before another; contracts that come down make room for those
+# of the same tier. A direction in which a broker has no limit bounds nothing. Nothing is ever
+# lowered for this.
 
 
 @value(frozen=True, slots=True)
@@ -133,14 +129,14 @@ Cuts = Mapping[tuple[str, QuotaKey], float]
 
 def limit_of_all(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
     """The limits of all brokers together that way, in bytes per second; None where one has none, or no broker is known."""
-    each = [limits.of(broker).limit(_WAYS[key]) for broker in brokers]
+    each = [limits.of(broker).limit(DIRECTION_OF[key]) for broker in brokers]
     known = [limit for limit in each if limit is not None]
     return sum(known) if known and len(known) == len(each) else None
 
 
 def smallest_limit(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
     """The lowest limit of any broker that way: no quota above it means anything. None where none has one."""
-    return min((limit for broker in brokers if (limit := limits.of(broker).limit(_WAYS[key])) is not None), default=None)
+    return min((limit for broker in brokers if (limit := limits.of(broker).limit(DIRECTION_OF[key])) is not None), default=None)
 
 
 def cuts_of(wishes: Iterable[RateRequest], room: Mapping[QuotaKey, int | None]) -> Cuts:
@@ -338,8 +334,8 @@ def _contracts(tiers: Iterable[Tier]) -> Iterator[tuple[Tier, Member, Contract]]
 
 
 def _rates(contract: Contract) -> Iterator[tuple[QuotaKey, int]]:
-    for key, rate in zip(_KEYS, (contract.fetch_bytes_per_second, contract.produce_bytes_per_second), strict=True):
-        if rate is not None:
+    for key in _KEYS:
+        if (rate := contract.byte_rate(key)) is not None:
             yield key, rate
 
 
@@ -348,7 +344,7 @@ def _unusable(figures: DirectionUsage | None, *, days: int) -> tuple[Reason, str
     if figures is None:
         return Reason.USAGE_UNKNOWN, f"the usage tables of the last {days} days do not name it"
     if figures.coverage < MIN_COVERAGE:
-        told = f"samples cover {figures.coverage:.0%} of the last {days} days, and less than {MIN_COVERAGE:.0%} tells too little"
+        told = f"samples cover {figures.coverage:.0%} of the last {days} days, and less than {MIN_COVERAGE:.0%} is too little"
         return Reason.USAGE_INCOMPLETE, told
     if figures.throttled_share > MOST_THROTTLED:
         told = f"it was below its contract for {figures.throttled_share:.0%} of the last {days} days, so what it moved is not what it needs"
@@ -365,8 +361,7 @@ def _is_worth_it(rate: int, than: int) -> bool:
 def _floor(wish: RateRequest) -> int:
     """No contract may be below the tier's throttled rate in the same form, nor where Kafka throttles nothing."""
     throttled = next((rates for rates in wish.tier.throttled if rates.form is wish.form), None)
-    fetch, produce = (None, None) if throttled is None else (throttled.fetch_bytes_per_second, throttled.produce_bytes_per_second)
-    rate = fetch if wish.key is QuotaKey.CONSUMER_BYTE_RATE else produce
+    rate = None if throttled is None else throttled.byte_rate(wish.key)
     return max(MIN_BYTE_RATE, rate or 0)
 
 

@@ -1,6 +1,6 @@
 """What a contract means on the leaders of a moment: the number and the exact text for every quota key.
 
-Answers "where to", never "how fast" or "may it be written": see `mute_guard.py` and `key_step.py`.
+Answers "where to", never "how fast" or "may it be written": see `quotas/steps.py`.
 """
 
 from collections.abc import Mapping, Set
@@ -9,16 +9,16 @@ from hashlib import sha256
 
 from controller_logic.contracts.adaptive import Adaptation, Adaptations
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, Leaders, LeaderSpread, Scale, adaptive_scale, partition_scale, share_scale
-from controller_logic.model import Contract, Direction, Entity, Level, Member, QuotaKey, RateForm, ScalingMethod, Tier
-from controller_logic.quotas.values import KEY_WORDS, number_words
+from controller_logic.model import KEY_OF, Contract, Entity, Level, Member, QuotaKey, RateForm, ScalingMethod, Tier
+from controller_logic.quota_values import KEY_WORDS, number_words
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
 # What contracts stand on: for one form of promise and one list of topics, everything that does not
 # depend on the rate.
 #
-# Many members name the same topics, so each ground is worked out once a pass, and a promise is
-# left with a multiplication.
+# Many members name the same topics, so each basis is worked out once a pass, and a promise is left
+# with a multiplication.
 
 
 _PER_BROKER, _TOTAL = RateForm.PER_BROKER, RateForm.TOTAL  # an enum's member costs ten times as much to look up as a name here
@@ -53,7 +53,7 @@ class QuotaScaling:
 
 
 class QuotaScalings:
-    """The grounds of one pass. `leaders` None = brokers and leaders are unknown; `adaptations` are the shares of method Adaptive."""
+    """The bases of one pass. `leaders` None = brokers and leaders are unknown; `adaptations` are the shares of method Adaptive."""
 
     def __init__(self, leaders: Leaders | None, method: ScalingMethod, adaptations: Adaptations = _NO_ADAPTATIONS) -> None:
         self._leaders = leaders
@@ -63,29 +63,26 @@ class QuotaScalings:
         self._found: dict[RateForm | None, dict[tuple[str, ...], QuotaScaling]] = {form: {} for form in (None, *RateForm)}
 
     def under(self, member: Member) -> QuotaScaling:
-        """The ground of the member's contract on its topics; no topics means all brokers that live."""
-        return self.of(member.contract.form if member.contract is not None else None, member)
+        """The basis of the member's contract on its topics; no topics means all brokers that live."""
+        contract = member.contract
+        return self.of(None if contract is None else contract.form, member)
 
     def of(self, form: RateForm | None, member: Member) -> QuotaScaling:
-        """The ground of a promise in this form to the member on its topics."""
-        ground = self._shared(form, member.topics)
+        """The basis of a promise in this form to the member on its topics."""
+        found, topics = self._found[form], member.topics
+        ground = found.get(topics)
+        if ground is None:
+            ground = found[topics] = self._scaling(form, topics)
         return self._adapted(ground, member.entity) if self._adaptations and form is _PER_PARTITION else ground
 
     def _adapted(self, ground: QuotaScaling, entity: Entity) -> QuotaScaling:
         """Each direction of an entity is measured, and so scaled, by itself."""
-        fetch, produce = (self._adaptations.get((entity, direction)) for direction in (Direction.EGRESS, Direction.INGRESS))
+        found = {key: self._adaptations.get((entity, direction)) for direction, key in KEY_OF.items()}
+        fetch, produce = found[_CONSUMER], found[_PRODUCER]
         if ground.spread is None or (_is_at_max(fetch) and _is_at_max(produce)):
             return ground
-        moved = {QuotaKey.CONSUMER_BYTE_RATE: fetch, QuotaKey.PRODUCER_BYTE_RATE: produce}
-        moving = frozenset(key for key, one in moved.items() if one is not None and one.is_moving)
+        moving = frozenset(key for key, one in found.items() if one is not None and one.is_moving)
         return replace(ground, scale=_scale(ground.spread, fetch), produce_scale=_scale(ground.spread, produce), moving=moving)
-
-    def _shared(self, form: RateForm | None, topics: tuple[str, ...]) -> QuotaScaling:
-        found = self._found[form]
-        ground = found.get(topics)
-        if ground is None:
-            ground = found[topics] = self._scaling(form, topics)
-        return ground
 
     def _scaling(self, form: RateForm | None, topics: tuple[str, ...]) -> QuotaScaling:
         leaders = self._leaders
@@ -101,9 +98,13 @@ class QuotaScalings:
             live_brokers = leaders.live_brokers if leaders is not None else 0
             leading = live_brokers if spread is None else spread.brokers
             return QuotaScaling(form.value, _named(topics), _share(spread, live_brokers), spread, known, certain, int(leading > 0), leading)
-        scale = partition_scale(spread or LeaderSpread(), self._method)
-        totals = (spread.partitions, spread.brokers) if spread is not None and spread.brokers else (0, 0)
-        return QuotaScaling(_PER_PARTITION_NAME, f" {self._method_name}{_named(topics)}", scale, spread, known, certain, *totals)
+        particulars = f" {self._method_name}{_named(topics)}"
+        if spread is None or not spread.brokers:
+            return QuotaScaling(
+                _PER_PARTITION_NAME, particulars, partition_scale(spread or LeaderSpread(), self._method), spread, known, certain
+            )
+        scale, partitions = partition_scale(spread, self._method), spread.leaders + spread.leaderless
+        return QuotaScaling(_PER_PARTITION_NAME, particulars, scale, spread, known, certain, partitions, spread.brokers)
 
 
 def _is_at_max(adaptation: Adaptation | None) -> bool:
@@ -125,7 +126,7 @@ def _named(topics: tuple[str, ...]) -> str:
     """The topics in an order of their own, so that reordering them is no new promise; a long list becomes its digest."""
     if not topics:
         return ""
-    names = ",".join(sorted(set(topics)))
+    names = ",".join(sorted({*topics}))
     return f" {names}" if len(names) <= _LONGEST_BASIS_TOPICS else f" sha256:{sha256(names.encode()).hexdigest()[:16]}"
 
 
@@ -176,7 +177,7 @@ class Target:
     def basis(self) -> str:
         """The promise it was computed for (form, rate, method, topics) but not the leaders.
 
-        So an edited promise and a moved leader can be told apart.
+        So an edited promise and a moved leader can be distinguished.
         """
         ground = self.ground
         return f"{ground.form} {self.promised}{ground.particulars}"
@@ -187,14 +188,16 @@ class Promise:
     """What a contract means on the leaders of a moment.
 
     `unknown` are managed keys whose target cannot be known (no topic of the member exists, or leaders are unknown): they are
-    left as they are, and there are no targets then. `certain` is false while leaders or topics are not known in full. Totals
-    over all brokers are in bytes per second, for byte rates only.
+    left as they are, and there are no targets then. `certain` is false while leaders or topics are not known in full.
+    `is_throttled` is true while load holds any key below its contract. Totals over all brokers are in bytes per second, for byte
+    rates only.
     """
 
     targets: Mapping[QuotaKey, Target]
     unknown: frozenset[QuotaKey] = _NO_KEYS
     spread: LeaderSpread | None = None
     certain: bool = True
+    is_throttled: bool = False
 
     @property
     def keys(self) -> Set[QuotaKey]:
@@ -206,13 +209,8 @@ class Promise:
         return {key: target.value for key, target in self.targets.items()}
 
     @property
-    def is_throttled(self) -> bool:
-        """Whether any key is held below its contract."""
-        return any(target.throttle is not None for target in self.targets.values())
-
-    @property
     def contract_total(self) -> Mapping[QuotaKey, int]:
-        """What was promised over all brokers; empty where the topics have no leader or nobody knows the brokers."""
+        """What was promised over all brokers; empty where the topics have no leader or the brokers are not known."""
         return {key: one.promised * one.ground.contract_times for key, one in self.targets.items() if one.ground.contract_times}
 
     @property
@@ -233,7 +231,7 @@ NOTHING = Promise({})
 
 
 def promise_of(contract: Contract | None, ground: QuotaScaling | None) -> Promise:
-    """What a contract means there; without a ground nothing is promised, and no contract means unlimited."""
+    """What a contract means there; without a basis nothing is promised, and no contract means unlimited."""
     if ground is None:
         return NOTHING
     if contract is None:
@@ -243,10 +241,14 @@ def promise_of(contract: Contract | None, ground: QuotaScaling | None) -> Promis
     targets: dict[QuotaKey, Target] = {}
     if contract.request_percentage is not None or contract.controller_mutations_per_second is not None:
         targets |= {key: Target(rate, str(rate), rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None}
+    scale = ground.scale
     if (rate := contract.fetch_bytes_per_second) is not None:
-        targets[_CONSUMER] = _target(rate, ground, ground.scale)
+        number = rate if scale is None else scale.of(rate)
+        targets[_CONSUMER] = Target(number, str(number), rate, ground)
     if (rate := contract.produce_bytes_per_second) is not None:
-        targets[_PRODUCER] = _target(rate, ground, ground.produce_scale or ground.scale)
+        scale = ground.produce_scale or scale
+        number = rate if scale is None else scale.of(rate)
+        targets[_PRODUCER] = Target(number, str(number), rate, ground)
     if contract.override_only_keys:
         targets |= {key: _override_only(target) for key, target in targets.items() if key in contract.override_only_keys}
     return Promise(targets, _NO_KEYS, ground.spread, ground.certain)
@@ -255,11 +257,6 @@ def promise_of(contract: Contract | None, ground: QuotaScaling | None) -> Promis
 def default_promise(rates: Mapping[QuotaKey, int]) -> Promise:
     """What a policy declares for one of Kafka's default entities."""
     return Promise({key: Target(rate, str(rate), rate, _DEFAULT) for key, rate in rates.items()})
-
-
-def _target(rate: int, ground: QuotaScaling, scale: Scale | None) -> Target:
-    number = rate if scale is None else scale.of(rate)
-    return Target(number, str(number), rate, ground)
 
 
 def _override_only(target: Target) -> Target:
@@ -305,7 +302,7 @@ def throttled_rates(tier: Tier, member: Member) -> Contract | None:
 def held_down(promise: Promise, held: HeldKeys) -> Promise:
     """The promise with the held keys at what they are held at; a key without a contract gets a target while it is held."""
     targets = {key: _held(promise.targets.get(key, one.floor), one) for key, one in held.items()}
-    return replace(promise, targets={**promise.targets, **targets})
+    return replace(promise, targets={**promise.targets, **targets}, is_throttled=promise.is_throttled or bool(targets))
 
 
 def _held(target: Target, held: Throttled) -> Target:

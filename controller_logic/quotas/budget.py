@@ -4,24 +4,108 @@ A sliding window, not a bucket that refills (control.md 3.6 g). First writes, re
 rest, the last fifth is kept for lowerings, so that raises can never use up what protects a broker.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import floor
+from operator import attrgetter
 from typing import TypeVar
 
-from controller_logic.model import LedgerEntry, LedgerRecord, QuotaWindow, QuotaWrite, WriteKind
-from controller_logic.quotas.values import number_of
+from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaWindow, QuotaWrite, WriteKind
+from controller_logic.quota_values import number_of
 from controller_logic.reasons import Reason
+
+Charged = tuple[tuple[float, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Writes in sending order that fit the budget, those that do not, and when the first room appears (None = all fit)."""
+
+    writes: tuple[QuotaWrite, ...]
+    deferred: tuple[QuotaWrite, ...] = ()
+    room_in_seconds: float | None = None
+
+
+_BY_ENTITY = attrgetter("entity.sort_key")
+
+
+def in_sending_order(writes: Iterable[QuotaWrite]) -> list[QuotaWrite]:
+    """Who starves first, then who must be protected, then the rest; within a kind users before their clients."""
+    by_kind: dict[WriteKind, list[QuotaWrite]] = {kind: [] for kind in WriteKind}
+    for write in writes:
+        by_kind[write.kind].append(write)
+    return [write for alike in by_kind.values() for write in sorted(alike, key=_BY_ENTITY)]
+
+
+def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, period_seconds: float, now_seconds: float) -> Admission:
+    """Split writes into what fits now and what must wait. `charged` is what was spent, as `unexpired` gives it."""
+    used = sum(count for _, count in charged)
+    kept_for_lowerings = limit - limit * 4 // 5
+    admitted: list[QuotaWrite] = []
+    deferred: list[QuotaWrite] = []
+    for write in in_sending_order(writes):
+        if not write.charged:
+            admitted.append(write)
+        elif used < (limit if write.kind is WriteKind.LOWERING else limit - kept_for_lowerings):
+            used += 1
+            admitted.append(write)
+        else:
+            deferred.append(write)
+    if not deferred:
+        return Admission(tuple(admitted))
+    oldest_seconds = charged[0][0] if charged else now_seconds
+    return Admission(tuple(admitted), tuple(deferred), max(1.0, oldest_seconds + period_seconds - now_seconds))
+
+
+def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) -> Charged:
+    """What was spent within the last period, oldest first."""
+    return tuple(spent for spent in charged if now_seconds - spent[0] < period_seconds)
+
+
+def recovered(records: Iterable[LedgerRecord], *, period_seconds: float, now_seconds: float) -> Charged:
+    """What the ledger shows as spent, for an operator whose memory is gone: each entity's latest charged write.
+
+    A lower bound: earlier writes of the same entity and what was given back in full have left no trace.
+    """
+    times: dict[float, int] = {}
+    for record in records:
+        spent = _latest_charged(record, period_seconds, now_seconds)
+        if spent is not None:
+            times[spent] = times.get(spent, 0) + 1
+    return tuple(sorted(times.items()))
+
+
+def _latest_charged(record: LedgerRecord, period_seconds: float, now_seconds: float) -> float | None:
+    latest: float | None = None
+    for entry in record.entries.values():
+        written_at = entry.written_at_seconds
+        if 0 <= now_seconds - written_at < period_seconds and (latest is None or written_at > latest) and not _was_free(entry):
+            latest = written_at
+    return latest
+
+
+def _was_free(entry: LedgerEntry) -> bool:
+    """A record, a first write (what stood there before us was still there), or a recovery."""
+    if entry.previous in (entry.written, entry.before):
+        return True
+    raised = (number_of(entry.previous) or 0) < (number_of(entry.written) or 0)
+    return raised and entry.reason is Reason.LEADERS_MOVED
+
+
+def spend(charged: Charged, writes: Sequence[QuotaWrite], *, now_seconds: float) -> Charged:
+    """The budget after these writes were really applied."""
+    count = sum(write.charged for write in writes)
+    return (*charged, (now_seconds, count)) if count else charged
+
 
 # How many writes of the throttle go out now: spread evenly over one quota window, so that clients
 # do not burst in step.
 #
 # Cut in one moment, thirty flat-out clients sent their next window in the same second, 3.6 times
-# the NIC's mean and more. Writes go one by
-# one, the last of many a tooth after the first (the rhythm of a throttled client), but no slower
-# than one in each sample of the window. Those
-# that are due within half a sample share a pass. Recoveries and contracts that follow leaders are
-# not held up here.
+# the NIC's mean and more. Writes go one by one, the last of many one sawtooth period after the
+# first (the rhythm of a throttled client), but no slower than one in each sample of the window.
+# Those that are due within half a sample share a pass. Recoveries and contracts that follow leaders
+# are not held up here.
 
 
 Item = TypeVar("Item")
@@ -49,7 +133,7 @@ class Paced:
 
 
 def paced(waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> Paced:
-    """The share of `waiting` for this moment. All of them are gone after one tooth, whatever their number."""
+    """The share of `waiting` for this moment. All of them are gone after one sawtooth period, whatever their number."""
     count = len(waiting)
     if pace is not None and abs(now_seconds - pace.next_at_seconds) > window.seconds:
         pace = None  # an old spread, or a clock that was set back
@@ -64,7 +148,7 @@ def paced(waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, 
 
 
 def _going(count: int, pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> tuple[float, float]:
-    """The gap between two writes, and when the next one goes. Time in which nobody waited is no credit for those who come later."""
+    """The gap between two writes, and when the next one goes. Time in which nothing waited is no credit for those who come later."""
     gap_seconds = min(float(window.sample_seconds), _sawtooth_period_seconds(window) / count)
     if pace is None:
         return gap_seconds, now_seconds
@@ -131,86 +215,14 @@ def repaired(repairs: Repairs | None, *, now_seconds: float) -> Repairs:
     return Repairs(1 if repairs is None else repairs.count + 1, now_seconds)
 
 
-Charged = tuple[tuple[float, int], ...]
-
-
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """Writes in sending order that fit the budget, those that do not, and when the first room appears (None = all fit)."""
+class RemovalMemory:
+    """What the guard against mass removals remembers of the last quarter of an hour.
 
-    writes: tuple[QuotaWrite, ...]
-    deferred: tuple[QuotaWrite, ...] = ()
-    room_in_seconds: float | None = None
-
-
-def in_sending_order(writes: Iterable[QuotaWrite]) -> list[QuotaWrite]:
-    """Who starves first, then who must be protected, then the rest; within a kind users before their clients."""
-    by_kind: dict[WriteKind, list[QuotaWrite]] = {kind: [] for kind in WriteKind}
-    for write in writes:
-        by_kind[write.kind].append(write)
-    return [write for alike in by_kind.values() for write in sorted(alike, key=_by_entity)]
-
-
-def _by_entity(write: QuotaWrite) -> str:
-    return write.entity.sort_key
-
-
-def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, period_seconds: float, now_seconds: float) -> Admission:
-    """Split writes into what fits now and what must wait. `charged` is what was spent, as `unexpired` gives it."""
-    used = sum(count for _, count in charged)
-    kept_for_lowerings = limit - limit * 4 // 5
-    admitted: list[QuotaWrite] = []
-    deferred: list[QuotaWrite] = []
-    for write in in_sending_order(writes):
-        if not write.charged:
-            admitted.append(write)
-        elif used < (limit if write.kind is WriteKind.LOWERING else limit - kept_for_lowerings):
-            used += 1
-            admitted.append(write)
-        else:
-            deferred.append(write)
-    if not deferred:
-        return Admission(tuple(admitted))
-    oldest_seconds = charged[0][0] if charged else now_seconds
-    return Admission(tuple(admitted), tuple(deferred), max(1.0, oldest_seconds + period_seconds - now_seconds))
-
-
-def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) -> Charged:
-    """What was spent within the last period, oldest first."""
-    return tuple(spent for spent in charged if now_seconds - spent[0] < period_seconds)
-
-
-def recovered(records: Iterable[LedgerRecord], *, period_seconds: float, now_seconds: float) -> Charged:
-    """What the ledger shows as spent, for an operator whose memory is gone: each entity's latest charged write.
-
-    A lower bound: earlier writes of the same entity and what was given back in full have left no trace.
+    `managed` has (time, count of managed entities), oldest and highest first; `left` since when each entity that was let go is leaving;
+    `confirmed` are those that a person confirmed for removal and that are not all given back yet.
     """
-    times: dict[float, int] = {}
-    for record in records:
-        spent = _latest_charged(record, period_seconds, now_seconds)
-        if spent is not None:
-            times[spent] = times.get(spent, 0) + 1
-    return tuple(sorted(times.items()))
 
-
-def _latest_charged(record: LedgerRecord, period_seconds: float, now_seconds: float) -> float | None:
-    latest: float | None = None
-    for entry in record.entries.values():
-        written_at = entry.written_at_seconds
-        if 0 <= now_seconds - written_at < period_seconds and (latest is None or written_at > latest) and not _was_free(entry):
-            latest = written_at
-    return latest
-
-
-def _was_free(entry: LedgerEntry) -> bool:
-    """A record, a first write (what stood there before us was still there), or a recovery."""
-    if entry.previous in (entry.written, entry.before):
-        return True
-    raised = (number_of(entry.previous) or 0) < (number_of(entry.written) or 0)
-    return raised and entry.reason is Reason.LEADERS_MOVED
-
-
-def spend(charged: Charged, writes: Sequence[QuotaWrite], *, now_seconds: float) -> Charged:
-    """The budget after these writes were really applied."""
-    count = sum(write.charged for write in writes)
-    return (*charged, (now_seconds, count)) if count else charged
+    managed: tuple[tuple[float, int], ...] = ()
+    left: Mapping[Entity, float] = field(default_factory=dict)
+    confirmed: frozenset[Entity] = frozenset()

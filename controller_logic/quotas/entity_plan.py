@@ -6,85 +6,13 @@ Whose entity it is, and whether it may be touched at all, is asked here; what th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controller_logic.contracts.targets import Promise, Target
+from controller_logic.contracts.targets import Promise
 from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.quotas.steps import InheritedQuota, KeyRules, KeyState, KeyStep, follow, give_back, is_recorded
-from controller_logic.quotas.values import KEY_WORDS, quota_words
+from controller_logic.quota_values import KEY_WORDS, quota_words
+from controller_logic.quotas.precedence import InheritedQuota
+from controller_logic.quotas.steps import KeyRules, KeyState, KeyStep, follow, give_back, is_recorded
 from controller_logic.reasons import Reason
 from controller_logic.value import value
-
-# The sentence of a write: which keys change, from what to what, why, and what a client may notice.
-
-
-_WHY = {
-    Reason.FIRST_QUOTA: "first quota of a member",
-    Reason.ADOPTED: "taken over from another writer, whose value is kept in the ledger",
-    Reason.CONTRACT_CHANGED: "the contract was changed",
-    Reason.LEADERS_MOVED: "partition leaders moved",
-    Reason.ADAPTED: "measured rates ask for it, so that their total is the contract",
-    Reason.CONTRACT: "last step to the contract",
-    Reason.REPAIRED: "another writer changed it",
-    Reason.THROTTLED: "throttled because a broker is over its limit",
-    Reason.RELAXING: "raised into measured headroom",
-    Reason.RELEASED: "back at the contract",
-    Reason.GIVEN_BACK: "given back as it was before Tidegate",
-}
-
-
-@value(frozen=True, slots=True)
-class ChangeWords:
-    """Puts the sentence of a write together from the steps that it makes, when somebody reads it.
-
-    Thousands of writes have one in a pass, and an Event names three of them.
-    """
-
-    steps: tuple[KeyStep, ...]
-
-    def __call__(self, write: QuotaWrite) -> str:
-        return f"{write.entity}: {_words(self.steps)}"
-
-
-def first_words(write: QuotaWrite) -> str:
-    """The same sentence about first quotas, of which the ledger record says everything."""
-    entries = write.ledger.entries if write.ledger is not None else {}
-    steps = [KeyStep(key, None, entry.written, entry, Reason.FIRST_QUOTA, WriteKind.FIRST) for key, entry in entries.items()]
-    return ChangeWords(tuple(steps))(write)
-
-
-def _words(steps: Iterable[KeyStep]) -> str:
-    """What happens to each key, and then why; keys of which the same is to be said share one explanation."""
-    explained: dict[str, list[str]] = {}
-    for step in steps:
-        explained.setdefault(_why(step), []).append(_change(step))
-    return "; ".join(f"{' and '.join(changes)}{why}" for why, changes in explained.items())
-
-
-def _change(step: KeyStep) -> str:
-    if not step.changes_quota:
-        return f"{KEY_WORDS[step.key]} stays {quota_words(step.key, step.text)}"
-    return f"{KEY_WORDS[step.key]} from {quota_words(step.key, step.seen)} to {quota_words(step.key, step.text)}"
-
-
-def _why(step: KeyStep) -> str:
-    if not step.changes_quota:
-        return f", {_record_words(step)}"
-    if step.due_in_seconds is not None:
-        return f" per broker, one step on its way down, next in {step.due_in_seconds:.0f} s"
-    if step.predicted_mute_seconds:
-        return f" per broker, {_WHY[step.because]}; a busy client may be muted for up to {step.predicted_mute_seconds:.1f} s"
-    return f" per broker, {_WHY[step.because]}{_unguarded_words(step)}"
-
-
-def _record_words(step: KeyStep) -> str:
-    return "no longer recorded as Tidegate's" if step.entry is None else "recorded as Tidegate's from now on"
-
-
-def _unguarded_words(step: KeyStep) -> str:
-    """A quota where none was in force cannot be stepped down to: nobody knows yet what its clients send."""
-    if step.seen is not None or step.key not in BYTE_RATE_KEYS:
-        return ""
-    return "; set at once, since no rate was in force to step down from"
-
 
 # an enum's member costs ten times as much to look up as a name of this module
 _REPAIRED, _FIRST_QUOTA, _FIRST_WRITE = Reason.REPAIRED, Reason.FIRST_QUOTA, WriteKind.FIRST
@@ -123,11 +51,6 @@ class EntityRules:
     keys: KeyRules
 
 
-def is_ours(stored: StoredQuota, policy: Policy) -> bool:
-    """Whether the ledger shows the entity as this policy's, by name: a policy that was re-created takes over its own."""
-    return stored.ledger is not None and stored.ledger.policy_key == policy.key
-
-
 def plan_entity(
     stored: StoredQuota,
     promise: Promise,
@@ -145,13 +68,11 @@ def plan_entity(
     """
     if stored.problem is not None:
         return EntityPlan(refused=Reason.FOREIGN_CONTENT), None
-    if stored.ledger is not None and not is_ours(stored, rules.policy):
+    if stored.ledger is not None and not stored.is_of(rules.policy):
         return EntityPlan(refused=Reason.CLUSTER_ALREADY_MANAGED), None
-    entries = stored.ledger.entries if stored.ledger is not None else _NO_ENTRIES
+    entries = _NO_ENTRIES if stored.ledger is None else stored.ledger.entries
     if contended:
         return EntityPlan(refused=Reason.CONTENDED), None
-    if promise.certain and promise.targets and not (stored.values or entries or beneath) and not promise.is_throttled:
-        return AS_PROMISED, _first_quota(stored, promise.targets, rules)
     steps = [
         follow(KeyState(key, stored.values.get(key), entries.get(key), beneath.get(key)), target, rules.keys)
         for key, target in promise.targets.items()
@@ -163,18 +84,24 @@ def plan_entity(
     return EntityPlan(tuple(steps)), _write(stored, steps, entries, policy=rules.policy)
 
 
-def _first_quota(stored: StoredQuota, targets: Mapping[QuotaKey, Target], rules: EntityRules) -> QuotaWrite:
-    """Where nothing stands and nothing is known, every key is set at once: the same as `follow` says key by key.
+def first_write(stored: StoredQuota, promise: Promise, rules: EntityRules) -> QuotaWrite | None:
+    """All keys at once where the entity has neither quota nor ledger record: the same as `plan_entity` writes key by key.
 
-    A cluster that Tidegate meets for the first time has thousands of these.
+    A cluster that Tidegate meets for the first time has thousands of these. None = it takes a plan. Not for an entity that a default
+    entity's quota holds already: see `precedence.py`.
     """
-    now_seconds, entity = rules.keys.now_seconds, stored.entity
+    targets = promise.targets
+    if stored.values or stored.ledger is not None or stored.problem is not None:
+        return None
+    if not targets or not promise.certain or promise.is_throttled:
+        return None
+    now_seconds, entity, policy = rules.keys.now_seconds, stored.entity, rules.policy
     texts: dict[QuotaKey, str | None] = {}
     entries: dict[QuotaKey, LedgerEntry] = {}
     for key, target in targets.items():
         text = texts[key] = target.text
         entries[key] = LedgerEntry(None, text, None, now_seconds, _FIRST_QUOTA, target.basis)
-    record = LedgerRecord(entity, rules.policy.key, rules.policy.uid, entries)
+    record = LedgerRecord(entity, policy.key, policy.uid, entries)
     return QuotaWrite(entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, False)
 
 
@@ -245,3 +172,76 @@ def _record(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey
         else:
             after[step.key] = step.entry
     return LedgerRecord(stored.entity, policy.key, policy.uid, after) if after else None
+
+
+# The sentence of a write: which keys change, from what to what, why, and what a client may notice.
+
+
+_WHY = {
+    Reason.FIRST_QUOTA: "first quota of a member",
+    Reason.ADOPTED: "taken over from another writer, whose value is kept in the ledger",
+    Reason.CONTRACT_CHANGED: "the contract was changed",
+    Reason.LEADERS_MOVED: "partition leaders moved",
+    Reason.ADAPTED: "measured rates ask for it, so that their total is the contract",
+    Reason.CONTRACT: "last step to the contract",
+    Reason.REPAIRED: "another writer changed it",
+    Reason.THROTTLED: "throttled because a broker is over its limit",
+    Reason.RELAXING: "raised into measured headroom",
+    Reason.RELEASED: "back at the contract",
+    Reason.GIVEN_BACK: "given back as it was before Tidegate",
+}
+
+
+@value(frozen=True, slots=True)
+class ChangeWords:
+    """Puts the sentence of a write together from the steps that it makes, when it is read.
+
+    Thousands of writes have one in a pass, and an Event names three of them.
+    """
+
+    steps: tuple[KeyStep, ...]
+
+    def __call__(self, write: QuotaWrite) -> str:
+        return f"{write.entity}: {_words(self.steps)}"
+
+
+def first_words(write: QuotaWrite) -> str:
+    """The same sentence about first quotas, of which the ledger record says everything."""
+    entries = write.ledger.entries if write.ledger is not None else {}
+    steps = [KeyStep(key, None, entry.written, entry, Reason.FIRST_QUOTA, WriteKind.FIRST) for key, entry in entries.items()]
+    return ChangeWords(tuple(steps))(write)
+
+
+def _words(steps: Iterable[KeyStep]) -> str:
+    """What happens to each key, and then why; keys of which the same is to be said share one explanation."""
+    explained: dict[str, list[str]] = {}
+    for step in steps:
+        explained.setdefault(_why(step), []).append(_change(step))
+    return "; ".join(f"{' and '.join(changes)}{why}" for why, changes in explained.items())
+
+
+def _change(step: KeyStep) -> str:
+    if not step.changes_quota:
+        return f"{KEY_WORDS[step.key]} stays {quota_words(step.key, step.text)}"
+    return f"{KEY_WORDS[step.key]} from {quota_words(step.key, step.seen)} to {quota_words(step.key, step.text)}"
+
+
+def _why(step: KeyStep) -> str:
+    if not step.changes_quota:
+        return f", {_record_words(step)}"
+    if step.due_in_seconds is not None:
+        return f" per broker, one step on its way down, next in {step.due_in_seconds:.0f} s"
+    if step.predicted_mute_seconds:
+        return f" per broker, {_WHY[step.because]}; a busy client may be muted for up to {step.predicted_mute_seconds:.1f} s"
+    return f" per broker, {_WHY[step.because]}{_unguarded_words(step)}"
+
+
+def _record_words(step: KeyStep) -> str:
+    return "no longer recorded as Tidegate's" if step.entry is None else "recorded as Tidegate's from now on"
+
+
+def _unguarded_words(step: KeyStep) -> str:
+    """A quota where none was in force cannot be stepped down to: it is not known yet what its clients send."""
+    if step.seen is not None or step.key not in BYTE_RATE_KEYS:
+        return ""
+    return "; set at once, since no rate was in force to step down from"

@@ -4,11 +4,7 @@ A broker keeps a ring of samples per bucket and measures the rate over those it 
 bytes it sent under the old one, and no later raise frees it.
 """
 
-from math import ceil
-
 from controller_logic.model import QuotaWindow
-
-_MEASURED_STEP_DISTANCE = (30, 11)  # seconds between safe steps, for a window of so many seconds
 
 
 def predicted_mute_seconds(exposure: int, target: int, window: QuotaWindow) -> float:
@@ -27,12 +23,3 @@ def largest_safe_step(exposure: int, max_mute_seconds: int, window: QuotaWindow)
     """
     allowed_seconds = max_mute_seconds + (window.samples - 1) * window.sample_seconds
     return min(exposure, -(-exposure * window.seconds // allowed_seconds))
-
-
-def step_distance_seconds(window: QuotaWindow) -> int:
-    """How long to wait between two lowerings, so that the next one does not meet the burst that follows a mute.
-
-    30 s were measured for a window of 11 s; other windows in proportion, rounded up.
-    """
-    distance_seconds, of_window_seconds = _MEASURED_STEP_DISTANCE
-    return ceil(window.seconds * distance_seconds / of_window_seconds)

@@ -3,170 +3,40 @@
 Works on complete knowledge only; `decide.py` holds before it comes to this. The budget comes after it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller_logic.contracts.desired import Desired
 from controller_logic.contracts.targets import NOTHING, Promise, is_override_only
-from controller_logic.decision import Memory, Note, RemovalMemory
 from controller_logic.model import (
-    BYTE_RATE_KEYS,
     MAX_BYTE_RATE,
     DeletionPolicy,
     Entity,
     LedgerEntry,
+    Note,
     Policy,
     QuotaKey,
     QuotaWrite,
     StoredQuota,
 )
+from controller_logic.quota_values import quota_words, same_quota
 from controller_logic.quotas import budget
-from controller_logic.quotas.budget import Repairs
-from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan, EntityRules, forget, is_converged, is_ours, plan_entity
-from controller_logic.quotas.precedence import same_bucket_fallbacks
-from controller_logic.quotas.steps import InheritedQuota, KeyRules, MuteGuard, is_disturbed
-from controller_logic.quotas.values import quota_words, same_quota
+from controller_logic.quotas.budget import RemovalMemory, Repairs
+from controller_logic.quotas.entity_plan import EntityPlan, EntityRules, first_write, forget, is_converged, plan_entity
+from controller_logic.quotas.precedence import DefaultEntityQuotas, InheritedQuota
+from controller_logic.quotas.steps import KeyRules, MuteGuard, is_disturbed
 from controller_logic.reasons import Reason
-
-# Whether quotas may be given back in this pass: a mistake that empties a list must not free a
-# whole cluster, at once or bit by bit.
-#
-# What leaves is counted over a quarter of an hour, against the most entities that were managed in
-# that time. What is being given back in
-# steps already was decided earlier and is never held up. A policy that is being deleted is not
-# capped, because deleting it is explicit.
-
-
-REMOVAL_WINDOW_SECONDS = 15 * 60
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
-    """Which entities would lose a quota of ours and must not yet, with the note about it, and what to remember."""
+class Before:
+    """What the pass before left to plan with: repairs by entity, and what the guard against mass removals remembers."""
 
-    held: frozenset[Entity] = frozenset()
-    memory: RemovalMemory = field(default_factory=RemovalMemory)
-    note: Note | None = None
-
-
-def judge(policy: Policy, leaving: frozenset[Entity], ours: Collection[Entity], memory: Memory, *, now_seconds: float) -> Removal:
-    """Hold what begins to leave if it is, with what left lately, more than the policy's share, and no one confirmed the count.
-
-    `ours` are all entities that are managed now. A confirmation lasts until the confirmed entities are gone, over as many passes as steps
-    and budget need; they count no more, neither as left nor as managed. It is lost with the memory, and then asked for again with the
-    count that is left. While something is held nothing is forgotten, so that time alone never frees it.
-    """
-    if policy.deleting:
-        return Removal(memory=memory.removals)
-    confirmed = leaving & memory.removals.confirmed
-    fresh = leaving - confirmed
-    was = _recent(memory.removals, now_seconds)
-    managed = len(frozenset(ours) - confirmed)
-    most = max([managed, *(count for _, count in was.managed)])
-    new, left = fresh - was.left.keys(), was.left.keys() | fresh
-    if not new or policy.max_removal_percent >= 100 or len(left) * 100 <= policy.max_removal_percent * most:
-        lately = {entity: was.left.get(entity, now_seconds) for entity in left}
-        return Removal(memory=RemovalMemory(_with_count(was.managed, managed, now_seconds), lately, confirmed))
-    if policy.confirmed_removals == len(new):
-        rest = ((now_seconds, managed - len(fresh)),)
-        return Removal(memory=RemovalMemory(rest, {}, leaving))
-    kept = RemovalMemory(((now_seconds, most),), dict.fromkeys(was.left, now_seconds), confirmed)
-    return Removal(new, kept, _held_note(policy, len(new), len(was.left), most))
-
-
-def _recent(memory: RemovalMemory, now_seconds: float) -> RemovalMemory:
-    """What is not older than the window; a moment in the future was stamped by a wrong clock."""
-    left = {entity: at for entity, at in memory.left.items() if abs(now_seconds - at) < REMOVAL_WINDOW_SECONDS}
-    return replace(memory, managed=tuple(one for one in memory.managed if abs(now_seconds - one[0]) < REMOVAL_WINDOW_SECONDS), left=left)
-
-
-def _with_count(counts: tuple[tuple[float, int], ...], count: int, now_seconds: float) -> tuple[tuple[float, int], ...]:
-    """Only counts that may still become the highest: each is above all later ones."""
-    return (*(one for one in counts if one[1] > count), (now_seconds, count))
-
-
-def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
-    """Whether the ledger has a key that nobody wants any more; a throttle that ends where nothing is promised takes nothing away."""
-    if stored.ledger is None:
-        return False
-    return any(key not in promise.keys and entry.of_contract is None for key, entry in stored.ledger.entries.items())
-
-
-def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset[Entity]:
-    """Those of the entities that lose a key of ours for which it is new: no such key is on its way back already."""
-    leaving = []
-    for stored, promise in losing:
-        entries = stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
-        if any(_frees_somebody(entries[key]) for key in entries.keys() - promise.keys):
-            leaving.append(stored.entity)
-    return frozenset(leaving)
-
-
-def _frees_somebody(entry: LedgerEntry) -> bool:
-    """Not what is on its way back already, nor a quota that never binds (see `metering.py`), nor what an override lent."""
-    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_override_only(entry.basis)
-
-
-def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
-    namespace, _, name = policy.key.rpartition("/")
-    command = f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} --overwrite"
-    before = f", after {lately} in the last quarter of an hour" if lately else ""
-    message = (
-        f"{count} of {most} managed quotas would be given back{before}, more than removal.maxPercent ({policy.max_removal_percent} %) "
-        f"allows; none of the {count} is, all others follow their contracts. If this is meant, confirm the count: {command}"
-    )
-    return Note(Reason.REMOVAL_HELD, message)
-
-
-# What Kafka's default entities say for a bucket while its own entity has no quota: the ground that
-# a lowering may land on.
-#
-# A user without a quota of its own is held to the default user's quota in the very same bucket, so
-# its first quota may be a
-# lowering, and giving its quota back may be one too. Only defaults that the observation holds are
-# known; a default that
-# nobody manages and that was not read counts as absent.
+    repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
+    removals: RemovalMemory = field(default_factory=RemovalMemory)
 
 
 _NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
-
-
-class DefaultEntityQuotas:
-    """The default entities of one pass, as they will be when this pass has given back what it gives back.
-
-    A default that is given back in the same pass counts as what it goes back to: it is written before the users are.
-    """
-
-    def __init__(self, quotas: Mapping[Entity, StoredQuota], policy: Policy, wanted: Desired) -> None:
-        self._defaults = {
-            entity: known
-            for entity, stored in quotas.items()
-            if entity.is_default and (known := _byte_rates(stored, policy, wanted.promise_of(entity)))
-        }
-
-    def beneath(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
-        """Per byte-rate key, the strongest default that governs the entity's bucket without it; keys without one are absent."""
-        if not self._defaults:
-            return _NOTHING
-        found: dict[QuotaKey, InheritedQuota] = {}
-        for weaker in same_bucket_fallbacks(entity):
-            for key, beneath in self._defaults.get(weaker, _NOTHING).items():
-                found.setdefault(key, beneath)
-        return found
-
-
-def _byte_rates(stored: StoredQuota, policy: Policy, promise: Promise | None) -> Mapping[QuotaKey, InheritedQuota]:
-    entries = stored.ledger.entries if stored.ledger is not None and stored.ledger.policy_key == policy.key else {}
-    kept: Set[QuotaKey] = promise.keys if promise is not None else frozenset()
-    known = {}
-    for key in BYTE_RATE_KEYS:
-        entry = entries.get(key)
-        text = entry.before if entry is not None and key not in kept else stored.values.get(key)
-        if text is not None:
-            known[key] = InheritedQuota(text, entry)
-    return known
-
-
 _UNREAD = EntityPlan(refused=Reason.ZOOKEEPER_UNREACHABLE)
 
 
@@ -192,34 +62,35 @@ def rules_of(policy: Policy, now_seconds: float) -> EntityRules:
 
 def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[Entity, StoredQuota]:
     """The entities that the ledger shows as this policy's."""
-    return {entity: stored for entity, stored in quotas.items() if stored.ledger is not None and is_ours(stored, policy)}
+    return {entity: stored for entity, stored in quotas.items() if stored.is_of(policy)}
 
 
 class _Planner:
     """Plans one entity after the other under what holds for all of them in this pass; `count` counts them."""
 
-    def __init__(self, rules: EntityRules, repairs: Mapping[Entity, Repairs], ground: DefaultEntityQuotas) -> None:
+    def __init__(self, rules: EntityRules, repairs: Mapping[Entity, Repairs], inherited: DefaultEntityQuotas) -> None:
         self._rules = rules
         self._repairs = repairs
-        self._scaling = ground
+        self._inherited = inherited
         self.entities: dict[Entity, EntityPlan] = {}
         self.writes: dict[Entity, QuotaWrite] = {}
         self.count = 0
 
     def plan(self, stored: StoredQuota, promise: Promise, *, may_give_back: bool) -> None:
         """Plan this one, and keep what has to be said of it and written for it."""
-        entity = stored.entity
-        contended = entity in self._repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
-        beneath = self._scaling.beneath(entity)
+        entity, repairs = stored.entity, self._repairs
+        contended = entity in repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
+        beneath = self._inherited.beneath(entity) if self._inherited else _NOTHING
         plan, write = plan_entity(stored, promise, self._rules, may_give_back=may_give_back, contended=contended, beneath=beneath)
-        self.keep(entity, plan)
+        self.count += 1
+        self.entities[entity] = plan
         if write is not None:
             self.writes[entity] = write
 
-    def keep(self, entity: Entity, plan: EntityPlan) -> None:
+    def leave(self, entity: Entity, plan: EntityPlan) -> None:
+        """Nothing is written for this one, for the reason that its plan gives."""
         self.count += 1
-        if plan is not AS_PROMISED:
-            self.entities[entity] = plan
+        self.entities[entity] = plan
 
     def _is_suspended(self, entity: Entity) -> bool:
         return budget.is_suspended(self._repairs[entity], now_seconds=self._rules.keys.now_seconds)
@@ -231,50 +102,61 @@ def make_plan(
     quotas: Mapping[Entity, StoredQuota],
     *,
     policy: Policy,
-    memory: Memory,
+    inherited: DefaultEntityQuotas,
+    before: Before,
     now_seconds: float,
 ) -> Plan:
     """Plan every entity that does not stand as promised, then those that would lose a key: they are all counted first."""
-    repairs = _reviewed_repairs(wanted, quotas, memory, now_seconds=now_seconds)
-    planner = _Planner(rules_of(policy, now_seconds), repairs, DefaultEntityQuotas(quotas, policy, wanted))
+    repairs = _reviewed_repairs(wanted, quotas, before.repairs, now_seconds=now_seconds)
+    rules = rules_of(policy, now_seconds)
+    planner = _Planner(rules, repairs, inherited)
     losing = [
         (stored, NOTHING)
         for entity, stored in ours.items()
         if entity not in wanted.owners and entity not in wanted.defaults and not is_converged(stored, NOTHING, policy)
     ]
-    settled = 0
+    settled, defaults = 0, bool(inherited)
+    first: dict[Entity, QuotaWrite] = {}
     for entity, promise in wanted.promises():
         stored = quotas.get(entity)
         if stored is None:
-            planner.keep(entity, _UNREAD)
+            planner.leave(entity, _UNREAD)
+        elif not (defaults and inherited.beneath(entity)) and (write := first_write(stored, promise, rules)) is not None:
+            first[entity] = write
         elif is_converged(stored, promise, policy):
             settled += bool(promise.targets)
         elif entity in ours and loses_a_key(stored, promise):
             losing.append((stored, promise))
         else:
             planner.plan(stored, promise, may_give_back=True)
-    judged = judge(policy, leaving_entities(losing), ours, memory, now_seconds=now_seconds)
+    judged = judge(policy, leaving_entities(losing), ours, before.removals, now_seconds=now_seconds)
     for stored, promise in losing:
         planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
     notes = (judged.note,) if judged.note is not None else ()
     notes = (*notes, *_entity_notes(planner.entities, quotas))
-    return Plan(planner.entities, planner.writes, settled + planner.count, notes, repairs, judged.memory)
+    return Plan(planner.entities, {**first, **planner.writes}, settled + len(first) + planner.count, notes, repairs, judged.memory)
 
 
 def deletion_plan(
-    ours: Mapping[Entity, StoredQuota], quotas: Mapping[Entity, StoredQuota], *, policy: Policy, memory: Memory, now_seconds: float
+    ours: Mapping[Entity, StoredQuota],
+    quotas: Mapping[Entity, StoredQuota],
+    *,
+    policy: Policy,
+    inherited: DefaultEntityQuotas,
+    before: Before,
+    now_seconds: float,
 ) -> Plan:
     """What a policy that is being deleted still has to do: give everything back, or with Retain only forget its records."""
     if policy.deletion_policy is DeletionPolicy.RESTORE:
-        return make_plan(Desired(), ours, quotas, policy=policy, memory=memory, now_seconds=now_seconds)
+        return make_plan(Desired(), ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds)
     return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
 
 
 def _reviewed_repairs(
-    wanted: Desired, quotas: Mapping[Entity, StoredQuota], memory: Memory, *, now_seconds: float
+    wanted: Desired, quotas: Mapping[Entity, StoredQuota], before: Mapping[Entity, Repairs], *, now_seconds: float
 ) -> dict[Entity, Repairs]:
     kept: dict[Entity, Repairs] = {}
-    for entity, repairs in memory.repairs.items():
+    for entity, repairs in before.items():
         stored, promise = quotas.get(entity), wanted.promise_of(entity)
         if stored is None or promise is None:
             continue
@@ -306,10 +188,10 @@ def _entity_notes(entities: Mapping[Entity, EntityPlan], quotas: Mapping[Entity,
 
 
 def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -> str:
-    """What people are told of an entity that is left alone: what happened, and what to do."""
+    """The note about an entity that is left alone: what happened, and what to do."""
     if reason is Reason.FOREIGN_CONTENT:
         problem = stored.problem if stored is not None else ""
-        return f"{entity}: its znode cannot be read safely ({problem}); it is left as it is until somebody mends or removes it"
+        return f"{entity}: its znode cannot be read safely ({problem}); it is left as it is until it is fixed or removed"
     if reason is Reason.CONTENDED:
         return (
             f"{entity}: another writer keeps changing the quota that Tidegate set; it is left alone for a while. "
@@ -319,3 +201,92 @@ def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -
         owner = stored.ledger.policy_key if stored is not None and stored.ledger is not None else "another policy"
         return f"{entity}: the ledger shows it as managed by policy {owner}; it is left alone until that policy gives it back"
     return f"{entity}: its quota could not be read; it stays as it is until the next pass reads it"
+
+
+# Whether quotas may be given back in this pass: a mistake that empties a list must not free a whole
+# cluster, at once or bit by bit.
+#
+# What leaves is counted over a quarter of an hour, against the most entities that were managed in
+# that time. What is being given back in steps already was decided earlier and is never held up. A
+# policy that is being deleted is not capped, because deleting it is explicit.
+
+
+REMOVAL_WINDOW_SECONDS = 15 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Which entities would lose a quota of ours and must not yet, with the note about it, and what to remember."""
+
+    held: frozenset[Entity] = frozenset()
+    memory: RemovalMemory = field(default_factory=RemovalMemory)
+    note: Note | None = None
+
+
+def judge(policy: Policy, leaving: frozenset[Entity], ours: Collection[Entity], before: RemovalMemory, *, now_seconds: float) -> Removal:
+    """Hold what begins to leave if it is, with what left lately, more than the policy's share, and no one confirmed the count.
+
+    `ours` are all entities that are managed now. A confirmation lasts until the confirmed entities are gone, over as many passes as steps
+    and budget need; they count no more, neither as left nor as managed. It is lost with the memory, and then asked for again with the
+    count that is left. While something is held nothing is forgotten, so that time alone never frees it.
+    """
+    if policy.deleting:
+        return Removal(memory=before)
+    confirmed = leaving & before.confirmed
+    fresh = leaving - confirmed
+    was = _recent(before, now_seconds)
+    managed = len(frozenset(ours) - confirmed)
+    most = max([managed, *(count for _, count in was.managed)])
+    new, left = fresh - was.left.keys(), was.left.keys() | fresh
+    if not new or policy.max_removal_percent >= 100 or len(left) * 100 <= policy.max_removal_percent * most:
+        lately = {entity: was.left.get(entity, now_seconds) for entity in left}
+        return Removal(memory=RemovalMemory(_with_count(was.managed, managed, now_seconds), lately, confirmed))
+    if policy.confirmed_removals == len(new):
+        rest = ((now_seconds, managed - len(fresh)),)
+        return Removal(memory=RemovalMemory(rest, {}, leaving))
+    kept = RemovalMemory(((now_seconds, most),), dict.fromkeys(was.left, now_seconds), confirmed)
+    return Removal(new, kept, _held_note(policy, len(new), len(was.left), most))
+
+
+def _recent(memory: RemovalMemory, now_seconds: float) -> RemovalMemory:
+    """What is not older than the window; a moment in the future was stamped by a wrong clock."""
+    left = {entity: at for entity, at in memory.left.items() if abs(now_seconds - at) < REMOVAL_WINDOW_SECONDS}
+    return replace(memory, managed=tuple(one for one in memory.managed if abs(now_seconds - one[0]) < REMOVAL_WINDOW_SECONDS), left=left)
+
+
+def _with_count(counts: tuple[tuple[float, int], ...], count: int, now_seconds: float) -> tuple[tuple[float, int], ...]:
+    """Only counts that may still become the highest: each is above all later ones."""
+    return (*(one for one in counts if one[1] > count), (now_seconds, count))
+
+
+def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
+    """Whether the ledger has a key that is no longer wanted; a throttle that ends where nothing is promised takes nothing away."""
+    if stored.ledger is None:
+        return False
+    return any(key not in promise.keys and entry.of_contract is None for key, entry in stored.ledger.entries.items())
+
+
+def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset[Entity]:
+    """Those of the entities that lose a key of ours for which it is new: no such key is on its way back already."""
+    leaving = []
+    for stored, promise in losing:
+        entries = stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
+        if any(_frees_somebody(entries[key]) for key in entries.keys() - promise.keys):
+            leaving.append(stored.entity)
+    return frozenset(leaving)
+
+
+def _frees_somebody(entry: LedgerEntry) -> bool:
+    """Not what is on its way back already, nor a quota that never binds (see `contracts/desired.py`), nor what an override gave."""
+    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_override_only(entry.basis)
+
+
+def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
+    namespace, _, name = policy.key.rpartition("/")
+    command = f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} --overwrite"
+    before = f", after {lately} in the last quarter of an hour" if lately else ""
+    message = (
+        f"{count} of {most} managed quotas would be given back{before}, more than removal.maxPercent ({policy.max_removal_percent} %) "
+        f"allows; none of the {count} is, all others follow their contracts. If this is meant, confirm the count: {command}"
+    )
+    return Note(Reason.REMOVAL_HELD, message)

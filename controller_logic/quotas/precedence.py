@@ -4,11 +4,11 @@ Kafka resolves every quota key for itself, so one client may have its produce ra
 from another. The order and the sharing are those of kafka-quotas 3.1. Nothing here knows who wrote a quota.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import IntEnum
 
-from controller_logic.model import Default, Entity, QuotaKey, StoredQuota
+from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, LedgerEntry, Policy, QuotaKey, StoredQuota
 
 
 class PrecedenceLevel(IntEnum):
@@ -24,6 +24,7 @@ class PrecedenceLevel(IntEnum):
     DEFAULT_CLIENT = 8
 
 
+_DEFAULT = Default.DEFAULT
 _USER_LEVELS = frozenset({PrecedenceLevel.USER, PrecedenceLevel.DEFAULT_USER})
 _CLIENT_LEVELS = frozenset({PrecedenceLevel.CLIENT, PrecedenceLevel.DEFAULT_CLIENT})
 
@@ -123,3 +124,60 @@ def _weaker(one: Entity, other: Entity) -> bool:
     """Whether `one` matches more clients than `other`: it has defaults where the other has names, and no new names."""
     pairs = ((one.user, other.user), (one.client_id, other.client_id))
     return all(mine == theirs or mine is Default.DEFAULT for mine, theirs in pairs)
+
+
+# What Kafka's default entities say for a bucket while its own entity has no quota: the basis that a
+# lowering may land on.
+#
+# A user without a quota of its own is held to the default user's quota in the very same bucket, so
+# its first quota may be a lowering, and giving its quota back may be one too. Only defaults that
+# the observation holds are known; a default that no one manages and that was not read counts as
+# absent.
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedQuota:
+    """A default entity's byte rate that governs the same bucket while an entity has no quota of its own, as we know it."""
+
+    text: str
+    entry: LedgerEntry | None = None
+
+
+_NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
+
+
+class DefaultEntityQuotas:
+    """The default entities of one pass, as they will be when this pass has given back what it gives back.
+
+    A default that is given back in the same pass counts as what it goes back to: it is written before the users are. `kept` gives the
+    keys of an entity that this pass keeps.
+    """
+
+    def __init__(self, quotas: Mapping[Entity, StoredQuota], policy: Policy, kept: Callable[[Entity], Set[QuotaKey]]) -> None:
+        self._defaults = {
+            entity: known for entity, stored in quotas.items() if entity.is_default and (known := _byte_rates(stored, policy, kept(entity)))
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._defaults)
+
+    def beneath(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
+        """Per byte-rate key, the strongest default that governs the entity's bucket without it; keys without one are absent."""
+        if not self._defaults:
+            return _NOTHING
+        found: dict[QuotaKey, InheritedQuota] = {}
+        for weaker in same_bucket_fallbacks(entity):
+            for key, beneath in self._defaults.get(weaker, _NOTHING).items():
+                found.setdefault(key, beneath)
+        return found
+
+
+def _byte_rates(stored: StoredQuota, policy: Policy, kept: Set[QuotaKey]) -> Mapping[QuotaKey, InheritedQuota]:
+    entries = stored.entries_of(policy)
+    known = {}
+    for key in BYTE_RATE_KEYS:
+        entry = entries.get(key)
+        text = entry.before if entry is not None and key not in kept else stored.values.get(key)
+        if text is not None:
+            known[key] = InheritedQuota(text, entry)
+    return known

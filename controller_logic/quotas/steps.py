@@ -3,7 +3,7 @@
 A key is followed (towards a target) or given back (towards what stood there before Tidegate). Both ways lower byte rates
 through the mute guard only. Whether an entity may be written at all, and what the budget allows, is decided elsewhere.
 
-A quota where none was in force is set at once: nobody knows yet what its clients send, so no step can be computed. In force
+A quota where none was in force is set at once: it is not known yet what its clients send, so no step can be computed. In force
 counts also what a default entity says for the very same bucket, for there the same window goes on.
 """
 
@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from controller_logic.contracts.targets import Target, Throttled
 from controller_logic.model import BYTE_RATE_KEYS, MIN_BYTE_RATE, LedgerEntry, Policy, QuotaKey, QuotaWindow, WriteKind
-from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds, step_distance_seconds
-from controller_logic.quotas.values import enforced_rate, number_of, same_quota
+from controller_logic.quota_values import enforced_rate, number_of, same_quota
+from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
+from controller_logic.quotas.precedence import InheritedQuota
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
@@ -20,12 +21,10 @@ from controller_logic.value import value
 # for long.
 #
 # A broker mutes a client for bytes that it sent under the old quota, and no later raise frees it
-# (control.md 0.2). So a
-# lowering goes down in steps, each bounded by the highest quota that was in force while the window
-# filled. The ledger
-# carries what is needed, so a restarted operator goes on where the last one stopped. Not guarded:
-# a quota where none was
-# in force, since nobody knows yet what its clients send.
+# (control.md 0.2). So a lowering goes down in steps, each bounded by the highest quota that was in
+# force while the window filled. The ledger carries what is needed, so a restarted operator goes on
+# where the last one stopped. Not guarded: a quota where none was in force, since it is not known
+# yet what its clients send.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class MuteGuard:
 
     @classmethod
     def of(cls, policy: Policy) -> "MuteGuard":
-        return cls(policy.max_mute_seconds, policy.window, step_distance_seconds(policy.window))
+        return cls(policy.max_mute_seconds, policy.window, policy.window.step_distance_seconds)
 
     def step(self, target: int, in_force: int, entry: LedgerEntry | None, *, now_seconds: float) -> "Step":
         """The next value on the way from `in_force` down to `target` (bytes/s), or how long to wait for it.
@@ -96,14 +95,6 @@ class KeyRules:
     now_seconds: float
     minimum_change_percent: int
     guard: MuteGuard
-
-
-@dataclass(frozen=True, slots=True)
-class InheritedQuota:
-    """A default entity's byte rate that governs the same bucket while an entity has no quota of its own, as we know it."""
-
-    text: str
-    entry: LedgerEntry | None = None
 
 
 @value(frozen=True, slots=True)
@@ -196,7 +187,7 @@ def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
 
 
 def give_back(standing: KeyState, rules: KeyRules) -> KeyStep:
-    """The step back to what stood there before us. If somebody changed the key since, theirs stays and the key is theirs.
+    """The step back to what stood there before us. If another writer changed the key since, theirs stays and the key is theirs.
 
     Raises ValueError for a key that the ledger does not show as ours.
     """

@@ -1,7 +1,7 @@
 """Who moves the bytes of a broker that is over its limit: how much must go, whether quotas can help, and what a cut costs elsewhere.
 
 Replication, L0 and foreign traffic cannot be cut. Where the rest could give too little, nothing is cut: that would hurt L3 for nothing.
-How far each entity goes is decided in `throttle_targets.py`. All amounts are bytes per second.
+How far each entity goes is decided in `cuts.py`. All amounts are bytes per second.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from controller_logic.model import Direction, Level
 from controller_logic.throttle.buckets import Bucket
-from controller_logic.throttle.input import ThrottleInput
-from controller_logic.throttle.pressure import NicStatus, Pressure, blind_brokers
-from controller_logic.throttle.settings import MATTERS, MIN_RELIEF, RAMP, SATURATED, ThrottleSettings
+from controller_logic.throttle.input import MATTERS, MIN_RELIEF, RAMP, SATURATED, ThrottleInput, ThrottleSettings
+from controller_logic.throttle.pressure import NicStatus, Pressure
 
-# One direction at one moment, as cuts and raises look at it: NICs, buckets, and who could give
-# how much where.
+# One direction at one moment, as cuts and raises look at it: NICs, buckets, and who could give how
+# much where.
 
 
 CUT_ORDER = (Level.L3, Level.L2, Level.L1)
@@ -25,8 +24,9 @@ RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
 class DirectionSnapshot:
     """`tiers` are the buckets of this direction by level, `cuttable` what each level could give on each broker, in bytes/s.
 
-    `unmeasured` are the brokers that lead for some of them and tell nothing of what clients send; `unknown_for_long` are blind ones that
-    hold no raise up any more, because the policy asks for that. They still justify no cut.
+    `unmeasured` are the brokers that lead for some of them and report no client rates; `blind` those of whose NIC nothing is known;
+    `unknown_for_long` those blind ones that hold no raise up any more, because the policy asks for that. They still justify no cut.
+    `forbids_raises` are the blind brokers on which nothing may be raised, `throttled` the buckets below their contracts by our decision.
     """
 
     now_seconds: float
@@ -38,24 +38,18 @@ class DirectionSnapshot:
     cuttable: Mapping[tuple[int, Level], float]
     unmeasured: frozenset[int] = frozenset()
     unknown_for_long: frozenset[int] = frozenset()
+    blind: frozenset[int] = field(init=False, repr=False, compare=False)
+    forbids_raises: frozenset[int] = field(init=False, repr=False, compare=False)
+    all_blind: bool = field(init=False, repr=False, compare=False)
+    throttled: tuple[Bucket, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def blind(self) -> frozenset[int]:
-        return blind_brokers(self.nics)
-
-    @property
-    def all_blind(self) -> bool:
-        return all(not nic.known for nic in self.nics.values())
-
-    @property
-    def forbids_raises(self) -> frozenset[int]:
-        """The blind brokers on which nothing may be raised."""
-        return self.blind - self.unknown_for_long
-
-    @property
-    def throttled(self) -> tuple[Bucket, ...]:
-        """Every bucket that is below its contract by our decision."""
-        return tuple(bucket for level in RAISE_ORDER for bucket in self.tiers[level] if bucket.is_throttled)
+    def __post_init__(self) -> None:
+        blind = frozenset([broker for broker, nic in self.nics.items() if not nic.known])
+        throttled = tuple([bucket for level in RAISE_ORDER for bucket in self.tiers[level] if bucket.is_throttled])
+        object.__setattr__(self, "blind", blind)
+        object.__setattr__(self, "forbids_raises", blind - self.unknown_for_long)
+        object.__setattr__(self, "all_blind", len(blind) == len(self.nics))
+        object.__setattr__(self, "throttled", throttled)
 
     def can_give(self, broker: int, levels: Iterable[Level] = CUT_ORDER) -> float:
         """What these levels send there above their floors, in bytes/s."""
@@ -96,13 +90,12 @@ def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
 # their new quota from now on.
 #
 # After a cut a client is silent while Kafka forgets what it had sent. A mean over that time is
-# lower than what comes, so that the next tier
-# would be asked for too little, and again a round later. It sizes what is needed; whether a broker
-# is over its limit it does not touch.
+# lower than what comes, so that the next tier would be asked for too little, and again a round
+# later. It sizes what is needed; whether a broker is over its limit it does not touch.
 
 
 def hidden_load(scene: DirectionSnapshot, nic: NicStatus) -> float:
-    """Bytes/s that the NIC's mean lacks; 0 where a scrape is as long as a client's whole rhythm, or nobody was lowered in it."""
+    """Bytes/s that the NIC's mean lacks; 0 where a scrape is as long as a client's whole rhythm, or nothing was lowered in it."""
     if nic.at_seconds is None or nic.span_seconds is None or scene.scrape_seconds >= scene.settings.sawtooth_period_seconds:
         return 0.0
     bound = [bucket for bucket in scene.throttled if bucket.binds_on(nic.broker) and nic.broker in bucket.flows]
@@ -147,10 +140,10 @@ class Needs:
     helpless: Mapping[int, NotReducible] = field(default_factory=dict)
     spent: Mapping[int, NotReducible] = field(default_factory=dict)
     swaps: Mapping[int, Need] = field(default_factory=dict)
+    all: Mapping[int, Need] = field(init=False, repr=False, compare=False)
 
-    @property
-    def all(self) -> dict[int, Need]:
-        return {**self.swaps, **self.over}
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "all", {**self.swaps, **self.over})
 
     def shown_since(self, since_seconds: float | None, scene: DirectionSnapshot) -> "Needs":
         """Only what was measured after that moment, the last cut: an older reading does not know of it and must not cut twice."""
@@ -182,7 +175,7 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
 def least_relief(nic: NicStatus, *, begun: bool) -> float:
     """The share of the excess that must be there to give.
 
-    Little on a link that is full, where every byte helps L0, and where cuts have begun: half an order of tiers helps nobody.
+    Little on a link that is full, where every byte helps L0, and where cuts have begun: half an order of tiers helps no one.
     """
     return MATTERS if begun or is_saturated(nic) else MIN_RELIEF
 
@@ -222,7 +215,7 @@ def _regains(scene: DirectionSnapshot, level: Level) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a lower value takes off: `relief` on the brokers in need, `collateral` on all others, where nobody asked for it."""
+    """What a lower value takes off: `relief` on the brokers in need, `collateral` on all others, where it was not needed."""
 
     relief: float
     collateral: float

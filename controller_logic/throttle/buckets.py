@@ -1,6 +1,6 @@
 """One entity's bucket in one direction as the throttle sees it: what caps it, what it sends where, and what its window may hold.
 
-Measured rates are floats, quotas integers, both in bytes per second and per broker. A rate that nobody measures is never taken for zero:
+Measured rates are floats, quotas integers, both in bytes per second and per broker. A rate that is not measured is never taken for zero:
 its exposure is its cap, and its cap is taken to bind.
 """
 
@@ -8,10 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
-from controller_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level
+from controller_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level, RateKey
 from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
-from controller_logic.throttle.input import ActiveThrottle, Flows, ManagedRate, RateHistory, RateKey, ThrottleInput, ThrottleMemory
-from controller_logic.throttle.settings import BINDING, BINDING_MILLISECONDS, FREE, GROWTH, ClientFloors, ThrottleSettings
+from controller_logic.readings import Flows, is_limited
+from controller_logic.throttle.input import (
+    FREE,
+    GROWTH,
+    ActiveThrottle,
+    ClientFloors,
+    ManagedRate,
+    RateHistory,
+    ThrottleInput,
+    ThrottleMemory,
+    ThrottleSettings,
+)
 
 # What was seen of each rate lately: values in force within a dwell, and the highest rates; from
 # these follows what a window may hold.
@@ -70,8 +80,8 @@ class _Watch:
 # would break.
 #
 # A producer that gets less than a full buffer per delivery timeout loses records of whoever shares
-# the quota; a consumer starves below a
-# fetch. Where that is more than the tier's throttled rate it is said, not hidden.
+# the quota; a consumer starves below a fetch. Where that is more than the tier's throttled rate it
+# is said, not hidden.
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +112,11 @@ def _needed(rate: ManagedRate, floors: ClientFloors) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """`held` is what the throttle holds it at, None = at its contract. `unmeasured` are the brokers that lead for it and tell nothing."""
+    """One rate as it is capped and measured now. `held` is what the throttle holds it at, None = at its contract.
+
+    `unmeasured` are the brokers that lead for it and report no client rates. `cap` is what is in force; without a quota the contract, for
+    the arithmetic. `wanted` is what the throttle decided so far: the held fraction of today's contract, never below the floor.
+    """
 
     rate: ManagedRate
     floor: Floor
@@ -111,32 +125,23 @@ class Bucket:
     seen: RateHistory = field(default_factory=RateHistory)
     unmeasured: frozenset[int] = frozenset()
     window_seconds: float = 0.0
+    key: RateKey = field(init=False, repr=False, compare=False)
+    level: Level = field(init=False, repr=False, compare=False)
+    contract: int = field(init=False, repr=False, compare=False)
+    cap: int = field(init=False, repr=False, compare=False)
+    is_throttled: bool = field(init=False, repr=False, compare=False)
+    wanted: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> RateKey:
-        return self.rate.key
-
-    @property
-    def level(self) -> Level:
-        return self.rate.level
-
-    @property
-    def contract(self) -> int:
-        return self.rate.contract
-
-    @property
-    def cap(self) -> int:
-        """What is in force; without a quota its contract, for the arithmetic."""
-        return self.rate.contract if self.rate.in_force is None else self.rate.in_force
-
-    @property
-    def is_throttled(self) -> bool:
-        return self.held is not None and self.held.value < self.held.contract
-
-    @property
-    def wanted(self) -> int:
-        """What the throttle wants in force by what it decided so far: the held fraction of today's contract, never below the floor."""
-        return self.contract if self.held is None else min(self.contract, max(self.floor.value, self.held.of(self.contract)))
+    def __post_init__(self) -> None:
+        rate, held = self.rate, self.held
+        contract = rate.contract
+        object.__setattr__(self, "key", rate.key)
+        object.__setattr__(self, "level", rate.level)
+        object.__setattr__(self, "contract", contract)
+        object.__setattr__(self, "cap", contract if rate.in_force is None else rate.in_force)
+        object.__setattr__(self, "is_throttled", held is not None and held.value < held.contract)
+        wanted = contract if held is None else min(contract, max(self.floor.value, held.of(contract)))
+        object.__setattr__(self, "wanted", wanted)
 
     def sends(self, broker: int) -> float:
         """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`.
@@ -162,7 +167,7 @@ class Bucket:
             return True
         if not self.flows:
             return broker in self.rate.leads
-        return broker in self.flows and _is_limited(self.flows[broker], self.cap)
+        return broker in self.flows and is_limited(self.flows[broker], self.cap)
 
     @property
     def is_free(self) -> bool:
@@ -177,7 +182,7 @@ class Bucket:
     def exposure(self) -> int:
         """An upper bound in bytes/s on what any broker's window of it may hold.
 
-        The highest cap of late; less only where every broker that leads for it tells a rate, none of them is near the cap, and it has
+        The highest cap of late; less only where every broker that leads for it reports a rate, none of them is near the cap, and it has
         been watched for longer than a window.
         """
         measured = bool(self.flows) and not self.unmeasured and self.seen.known_seconds >= self.window_seconds
@@ -185,12 +190,12 @@ class Bucket:
         if self.rate.in_force is None:
             return likely if measured else max(likely, self.contract)
         highest = max([cap for _, cap in self.seen.caps] + [self.cap])
-        if not measured or any(_is_limited(flow, self.cap) for flow in self.flows.values()):
+        if not measured or any(is_limited(flow, self.cap) for flow in self.flows.values()):
             return highest
         return min(highest, likely)
 
     def safe_step(self, settings: ThrottleSettings) -> int:
-        """The lowest value in bytes/s that mutes nobody for longer than allowed."""
+        """The lowest value in bytes/s that mutes no client for longer than allowed."""
         return largest_safe_step(self.exposure, settings.max_mute_seconds, settings.window)
 
     def safe_step_later(self, settings: ThrottleSettings) -> int:
@@ -210,7 +215,7 @@ class Bucket:
         if change is None or in_force is None or not self.was_changed_within(seconds, now_seconds):
             return False
         if change.previous is None:  # its first quota lowered it only if it presses
-            return any(_is_limited(flow, self.cap) for flow in self.flows.values())
+            return any(is_limited(flow, self.cap) for flow in self.flows.values())
         return change.previous > in_force
 
     def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
@@ -219,12 +224,6 @@ class Bucket:
         if change is None or not self.was_lowered_within(settings.dwell_seconds, now_seconds):
             return 0.0
         return settings.dwell_seconds - (now_seconds - change.at_seconds)
-
-
-def _is_limited(flow: ClientRate, cap: int) -> bool:
-    """By Kafka's own word, or because it sends near the cap: a throttled client does not run at its quota."""
-    told = flow.throttle_milliseconds is not None and flow.throttle_milliseconds > BINDING_MILLISECONDS
-    return told or flow.bytes_per_second >= BINDING * cap
 
 
 def buckets_of(

@@ -9,20 +9,163 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil, inf
 
-from controller_logic.model import Level, Speed
-from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot, Need, Needs, effect_of
+from controller_logic.model import Level, RateKey, Speed
+from controller_logic.readings import BINDING, BINDING_MILLISECONDS
+from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot, Needs, effect_of
 from controller_logic.throttle.buckets import Bucket
-from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
-from controller_logic.throttle.input import Draining, RateKey
-from controller_logic.throttle.settings import BINDING, BINDING_MILLISECONDS, FEW, FEW_ENTITIES, MATTERS, SEVERE, WORTH_CUTTING
+from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
+from controller_logic.throttle.input import FEW, FEW_ENTITIES, MATTERS, SEVERE, WORTH_CUTTING, DirectionMemory, Draining
+
+
+@dataclass(frozen=True, slots=True)
+class CutPlan:
+    """`steps` are the cuts that are worth a write; `levels` were asked; `targets` is where each giver should end.
+
+    `exhausted` says which brokers would stay over their limits with every entity at its target, and by how much (bytes/s); `drains` are the
+    drains that the steps begin; `moving` = some entity is still on the way to the target, now or after its next step.
+    """
+
+    steps: tuple[ThrottleStep, ...] = ()
+    levels: tuple[Level, ...] = ()
+    targets: Mapping[RateKey, int] = field(default_factory=dict)
+    exhausted: Mapping[int, float] = field(default_factory=dict)
+    drains: Mapping[RateKey, Draining] = field(default_factory=dict)
+    moving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one direction does now. `steps` are new cuts, releases and raises, in this order; `plan` also has those that must wait."""
+
+    phase: Phase
+    needs: Needs
+    plan: CutPlan
+    memory: DirectionMemory
+    steps: tuple[ThrottleStep, ...] = ()
+    drains: Mapping[RateKey, Draining] = field(default_factory=dict)
+
+
+def plan_cuts(scene: DirectionSnapshot, needs: Needs) -> CutPlan:
+    """The round as it should be made now, largest relief first."""
+    planner = _Planner(scene, needs)
+    for level in CUT_ORDER:
+        planner.ask(level)
+    return planner.plan()
+
+
+class _Planner:
+    """Asks tier after tier. What an entity will give at its target counts at once, so that the next tier gives only the rest."""
+
+    def __init__(self, scene: DirectionSnapshot, needs: Needs) -> None:
+        self._scene = scene
+        self._needs = needs.all
+        self._over = needs.over
+        self._left = {broker: need.amount for broker, need in self._needs.items()}
+        self._coming: dict[int, float] = {}  # what lower tiers have still to give after this round's steps
+        self._waited: set[int] = set()
+        self._steps: list[ThrottleStep] = []
+        self._levels: list[Level] = []
+        self._targets: dict[RateKey, int] = {}
+        self._drains: dict[RateKey, Draining] = {}
+        self._moving = False
+
+    def ask(self, level: Level) -> None:
+        """Let the buckets of this level give what is left to give."""
+        asked = frozenset(broker for broker in self._left if self._is_asked(broker, level))
+        if not asked:
+            return
+        self._levels.append(level)
+        blind = asked & self._scene.unmeasured
+        measured = {broker: self._left[broker] for broker in sorted(asked - blind)}
+        tier = self._scene.tiers[level]
+        targets = {**blind_targets(tier, blind), **targets_of(tier, measured)}
+        for bucket in tier:
+            if bucket.key in targets:
+                self._give(bucket, targets[bucket.key], asked)
+        for broker in blind:  # what this tier will give is not known, so no other is asked in this round
+            self._left[broker] = 0.0
+
+    def _is_asked(self, broker: int, level: Level) -> bool:
+        if self._left[broker] <= 0 or level not in self._needs[broker].levels:
+            return False
+        if not self._scene.matters(broker, self._scene.can_give(broker, (level,)), MATTERS):
+            return False
+        if level is Level.L1 and self._spares_l1(broker):
+            self._waited.add(broker)
+            return False
+        return True
+
+    def _spares_l1(self, broker: int) -> bool:
+        """While the lower tiers have more to give than L1 would; and as long as they give anything, where the overload is not severe."""
+        severe = self._scene.nics[broker].above(SEVERE) > 0
+        return self._coming.get(broker, 0.0) > (self._left[broker] if severe else 0.0)
+
+    def _give(self, bucket: Bucket, target: float, asked: frozenset[int]) -> None:
+        """Count what the bucket gives in the end, and step if that is worth a write now."""
+        goal = max(bucket.floor.value, ceil(target))
+        self._targets[bucket.key] = goal
+        self._moving = self._moving or goal < WORTH_CUTTING * min(bucket.cap, bucket.contract)
+        for broker in asked:
+            self._left[broker] -= max(0.0, bucket.sends(broker) - target)
+        step = self._step(bucket, goal, asked)
+        if step is not None:
+            self._steps.append(step)
+        if step is not None and step.draining:
+            return  # its second write comes before the next round does: there is nothing to wait for
+        value = bucket.cap if step is None else step.value
+        for broker in asked:
+            self._coming[broker] = self._coming.get(broker, 0.0) + max(0.0, min(bucket.sends(broker), value) - goal)
+
+    def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
+        """The step now, also where it does not bite yet: the next one then starts lower.
+
+        Whoever was lowered late in the last round, because writes are spread, is decided on with the others and waits for its moment.
+        """
+        settings = self._scene.settings
+        wait_seconds = bucket.seconds_until_lowered_again(settings, self._scene.now_seconds)
+        if wait_seconds > settings.spread_seconds:
+            return None
+        value = max(goal, bucket.safe_step_later(settings) if wait_seconds else bucket.safe_step(settings))
+        drain = first_write(bucket, goal, self._scene) if value > goal and not wait_seconds else None
+        if drain is not None:
+            value = drain.first
+        if value >= WORTH_CUTTING * min(bucket.cap, bucket.contract):
+            return None
+        step = cut_step(bucket, value, goal, asked, self._scene)
+        if drain is None:
+            return step
+        self._drains[bucket.key] = drain
+        return replace(step, draining=True, predicted_mute_seconds=drain.silence_seconds)
+
+    def plan(self) -> CutPlan:
+        steps = tuple(sorted(self._steps, key=lambda step: (-step.relief, step.entity.sort_key)))
+        return CutPlan(steps, tuple(self._levels), self._targets, self._exhausted(), self._drains, self._moving)
+
+    def _exhausted(self) -> dict[int, float]:
+        """Where even the targets leave a broker over its limit, although no tier was spared for later."""
+        spare = 1 - self._scene.settings.cut_to_percent / 100
+        return {
+            broker: self._left[broker]
+            for broker in self._over
+            if broker not in self._waited and self._scene.matters(broker, self._left[broker], spare)
+        }
+
+
+def cut_step(bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: DirectionSnapshot) -> ThrottleStep:
+    """A cut in full words, with the mute that a write of the ladder may cause."""
+    effect = effect_of(bucket, value, needy)
+    limited = LimitedBy.MAX_MUTE if value > goal else LimitedBy.FLOOR if value == bucket.floor.value else LimitedBy.TARGET
+    mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
+    brokers = tuple(sorted(broker for broker in needy if bucket.gives(broker) > 0))
+    return ThrottleStep(bucket, StepKind.CUT, value, goal, limited, brokers, effect.relief, effect.collateral, effect.score, mute_seconds)
+
 
 # Where each entity of one tier should end so that every broker in need gets what it needs: a
 # water-fill, weighted by contracts.
 #
-# On each broker the largest givers come down to a common share of their contracts; over all
-# brokers the lowest such value counts, because a
-# native quota is one number. Targets say nothing about speed: see `throttle_cuts.py`. All amounts
-# are bytes per second.
+# On each broker the largest givers come down to a common share of their contracts; over all brokers
+# the lowest such value counts, because a native quota is one number. Targets say nothing about
+# speed: see `cuts.py`. All amounts are bytes per second.
 
 
 _HALVINGS = 50  # of the interval that holds the share: finer than a byte
@@ -71,7 +214,7 @@ def common_share(givers: Sequence[Bucket], broker: int, need: float) -> float:
 
 
 def blind_targets(tier: Sequence[Bucket], brokers: frozenset[int]) -> dict[RateKey, float]:
-    """Where nobody tells what clients send: the whole tier that leads there goes to its floors, one safe step after the other."""
+    """Where no broker reports what clients send: the whole tier that leads there goes to its floors, one safe step after the other."""
     return {bucket.key: float(bucket.floor.value) for bucket in tier if bucket.unmeasured & brokers and bucket.cap > bucket.floor.value}
 
 
@@ -79,11 +222,10 @@ def blind_targets(tier: Sequence[Bucket], brokers: frozenset[int]) -> dict[RateK
 # else the ladder goes on.
 #
 # The first write is low enough that every client on every leading broker waits; while all wait,
-# their windows empty, and a fresh reading that
-# shows it allows the second write, to the target. A client that is throttled already must not be
-# drained: its window is one burst that may
-# leave at any moment (control study, 9.1 to 9.3). Rates are bytes per second. When a round may be
-# made is decided in `escalation.py`.
+# their windows empty, and a fresh reading that shows it allows the second write, to the target. A
+# client that is throttled already must not be drained: its window is one burst that may leave at
+# any moment (control study, 9.1 to 9.3). Rates are bytes per second. When a round may be made is
+# decided in `escalation.py`.
 
 
 _LONGEST_SCRAPE_SECONDS = 5.0  # at 15 s the scrapes of several brokers differ too much in phase
@@ -100,7 +242,7 @@ _MEASURED_SILENCES = ((2, 10.0, 12.0), (5, 14.0, 14.0), (11, 16.0, 18.0))
 
 
 def silence_seconds(scene: DirectionSnapshot) -> float | None:
-    """Xmax: how long the first write silences the busiest clients; None for a window that nobody measured."""
+    """Xmax: how long the first write silences the busiest clients; None for a window that was not measured."""
     window = scene.settings.window
     bounds = _silence_bounds(window.seconds)
     if bounds is None:
@@ -179,138 +321,7 @@ def second_write(bucket: Bucket, drain: Draining, scene: DirectionSnapshot) -> S
         return SecondWrite(ended=False)
     window = scene.settings.window
     rate, allowed_seconds = max(flow.bytes_per_second for flow in bucket.flows.values()), silence
-    if scene.now_seconds + 1 > drain.silent_until_seconds:  # somebody may be awake: his bucket may be full at the first value
+    if scene.now_seconds + 1 > drain.silent_until_seconds:  # a client may be awake: its bucket may be full at the first value
         rate, allowed_seconds = max(rate, float(bucket.cap)), float((window.samples - 1) * window.sample_seconds)
     mute_seconds = max(0.0, window.seconds * (rate / drain.target - 1))
     return SecondWrite(True, drain.target, mute_seconds) if mute_seconds <= allowed_seconds else SecondWrite(ended=False)
-
-
-@dataclass(frozen=True, slots=True)
-class CutPlan:
-    """`steps` are the cuts that are worth a write; `levels` were asked; `targets` is where each giver should end.
-
-    `exhausted` says which brokers would stay over their limits with everybody at the target, and by how much (bytes/s); `drains` are the
-    drains that the steps begin; `moving` = somebody is still on the way to the target, now or after its next step.
-    """
-
-    steps: tuple[ThrottleStep, ...] = ()
-    levels: tuple[Level, ...] = ()
-    targets: Mapping[RateKey, int] = field(default_factory=dict)
-    exhausted: Mapping[int, float] = field(default_factory=dict)
-    drains: Mapping[RateKey, Draining] = field(default_factory=dict)
-    moving: bool = False
-
-
-def plan_cuts(scene: DirectionSnapshot, needs: Needs) -> CutPlan:
-    """The round as it should be made now, largest relief first."""
-    planner = _Planner(scene, needs)
-    for level in CUT_ORDER:
-        planner.ask(level)
-    return planner.plan()
-
-
-class _Planner:
-    """Asks tier after tier. What an entity will give at its target counts at once, so that the next tier gives only the rest."""
-
-    def __init__(self, scene: DirectionSnapshot, needs: Needs) -> None:
-        self._scene = scene
-        self._needs: dict[int, Need] = needs.all
-        self._over = needs.over
-        self._left = {broker: need.amount for broker, need in self._needs.items()}
-        self._coming: dict[int, float] = {}  # what lower tiers have still to give after this round's steps
-        self._waited: set[int] = set()
-        self._steps: list[ThrottleStep] = []
-        self._levels: list[Level] = []
-        self._targets: dict[RateKey, int] = {}
-        self._drains: dict[RateKey, Draining] = {}
-        self._moving = False
-
-    def ask(self, level: Level) -> None:
-        """Let the buckets of this level give what is left to give."""
-        asked = frozenset(broker for broker in self._left if self._is_asked(broker, level))
-        if not asked:
-            return
-        self._levels.append(level)
-        blind = asked & self._scene.unmeasured
-        measured = {broker: self._left[broker] for broker in sorted(asked - blind)}
-        tier = self._scene.tiers[level]
-        targets = {**blind_targets(tier, blind), **targets_of(tier, measured)}
-        for bucket in tier:
-            if bucket.key in targets:
-                self._give(bucket, targets[bucket.key], asked)
-        for broker in blind:  # nobody knows what this tier will give, so nobody else is asked in this round
-            self._left[broker] = 0.0
-
-    def _is_asked(self, broker: int, level: Level) -> bool:
-        if self._left[broker] <= 0 or level not in self._needs[broker].levels:
-            return False
-        if not self._scene.matters(broker, self._scene.can_give(broker, (level,)), MATTERS):
-            return False
-        if level is Level.L1 and self._spares_l1(broker):
-            self._waited.add(broker)
-            return False
-        return True
-
-    def _spares_l1(self, broker: int) -> bool:
-        """While the lower tiers have more to give than L1 would; and as long as they give anything, where the overload is not severe."""
-        severe = self._scene.nics[broker].above(SEVERE) > 0
-        return self._coming.get(broker, 0.0) > (self._left[broker] if severe else 0.0)
-
-    def _give(self, bucket: Bucket, target: float, asked: frozenset[int]) -> None:
-        """Count what the bucket gives in the end, and step if that is worth a write now."""
-        goal = max(bucket.floor.value, ceil(target))
-        self._targets[bucket.key] = goal
-        self._moving = self._moving or goal < WORTH_CUTTING * min(bucket.cap, bucket.contract)
-        for broker in asked:
-            self._left[broker] -= max(0.0, bucket.sends(broker) - target)
-        step = self._step(bucket, goal, asked)
-        if step is not None:
-            self._steps.append(step)
-        if step is not None and step.draining:
-            return  # its second write comes before the next round does: there is nothing to wait for
-        value = bucket.cap if step is None else step.value
-        for broker in asked:
-            self._coming[broker] = self._coming.get(broker, 0.0) + max(0.0, min(bucket.sends(broker), value) - goal)
-
-    def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
-        """The step now, also where it does not bite yet: the next one then starts lower.
-
-        Whoever was lowered late in the last round, because writes are spread, is decided on with the others and waits for its moment.
-        """
-        settings = self._scene.settings
-        wait_seconds = bucket.seconds_until_lowered_again(settings, self._scene.now_seconds)
-        if wait_seconds > settings.spread_seconds:
-            return None
-        value = max(goal, bucket.safe_step_later(settings) if wait_seconds else bucket.safe_step(settings))
-        drain = first_write(bucket, goal, self._scene) if value > goal and not wait_seconds else None
-        if drain is not None:
-            value = drain.first
-        if value >= WORTH_CUTTING * min(bucket.cap, bucket.contract):
-            return None
-        step = cut_step(bucket, value, goal, asked, self._scene)
-        if drain is None:
-            return step
-        self._drains[bucket.key] = drain
-        return replace(step, draining=True, predicted_mute_seconds=drain.silence_seconds)
-
-    def plan(self) -> CutPlan:
-        steps = tuple(sorted(self._steps, key=lambda step: (-step.relief, step.entity.sort_key)))
-        return CutPlan(steps, tuple(self._levels), self._targets, self._exhausted(), self._drains, self._moving)
-
-    def _exhausted(self) -> dict[int, float]:
-        """Where even the targets leave a broker over its limit, although nobody was spared for later."""
-        spare = 1 - self._scene.settings.cut_to_percent / 100
-        return {
-            broker: self._left[broker]
-            for broker in self._over
-            if broker not in self._waited and self._scene.matters(broker, self._left[broker], spare)
-        }
-
-
-def cut_step(bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: DirectionSnapshot) -> ThrottleStep:
-    """A cut in full words, with the mute that a write of the ladder may cause."""
-    effect = effect_of(bucket, value, needy)
-    limited = LimitedBy.MAX_MUTE if value > goal else LimitedBy.FLOOR if value == bucket.floor.value else LimitedBy.TARGET
-    mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
-    brokers = tuple(sorted(broker for broker in needy if bucket.gives(broker) > 0))
-    return ThrottleStep(bucket, StepKind.CUT, value, goal, limited, brokers, effect.relief, effect.collateral, effect.score, mute_seconds)

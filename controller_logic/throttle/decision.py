@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller_logic.model import Direction, Entity, Level
+from controller_logic.model import Direction, Entity, Level, RateKey
 from controller_logic.reasons import Reason
 from controller_logic.throttle.buckets import Bucket
-from controller_logic.throttle.input import RateKey
 from controller_logic.throttle.pressure import NicStatus
 
 
@@ -52,7 +51,9 @@ class ThrottleStep:
 
     `relief` and `collateral` are what a cut takes off the brokers in need and off all others, as measured; `exposure` is what the
     bucket's window may hold, from which `predicted_mute_seconds` comes; `brokers` are those in need, or those where a raised cap binds.
-    `due_in_seconds` is how long what was decided still has to wait, None = it waits for nothing.
+    `due_in_seconds` is how long what was decided still has to wait, None = it waits for nothing. `fraction` is of the contract, 1.0 =
+    released. `lowers` = the value is below what is in force, from no quota at all too. `ends_drain` = it is the second write of a drain:
+    safe only while its clients are silent, so it waits for no other write.
     """
 
     bucket: Bucket
@@ -68,45 +69,27 @@ class ThrottleStep:
     headroom: Mapping[int, float] = field(default_factory=dict)
     draining: bool = False
     due_in_seconds: float | None = None
+    key: RateKey = field(init=False, repr=False, compare=False)
+    entity: Entity = field(init=False, repr=False, compare=False)
+    direction: Direction = field(init=False, repr=False, compare=False)
+    level: Level = field(init=False, repr=False, compare=False)
+    in_force: int | None = field(init=False, repr=False, compare=False)
+    contract: int = field(init=False, repr=False, compare=False)
+    fraction: float = field(init=False, repr=False, compare=False)
+    lowers: bool = field(init=False, repr=False, compare=False)
+    ends_drain: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> RateKey:
-        return self.bucket.key
-
-    @property
-    def entity(self) -> Entity:
-        return self.bucket.rate.entity
-
-    @property
-    def direction(self) -> Direction:
-        return self.bucket.rate.direction
-
-    @property
-    def level(self) -> Level:
-        return self.bucket.level
-
-    @property
-    def in_force(self) -> int | None:
-        return self.bucket.rate.in_force
-
-    @property
-    def contract(self) -> int:
-        return self.bucket.contract
-
-    @property
-    def fraction(self) -> float:
-        """Of the contract; 1.0 = released."""
-        return self.value / self.contract
-
-    @property
-    def ends_drain(self) -> bool:
-        """Whether this is the second write of a drain: it is safe only while its clients are silent, so it waits for nobody."""
-        return self.draining and self.value <= max(self.target, self.bucket.floor.value)
-
-    @property
-    def lowers(self) -> bool:
-        """Whether the value is below what is in force; from no quota at all too."""
-        return self.in_force is None or self.value < self.in_force
+    def __post_init__(self) -> None:
+        rate = self.bucket.rate
+        object.__setattr__(self, "key", rate.key)
+        object.__setattr__(self, "entity", rate.entity)
+        object.__setattr__(self, "direction", rate.direction)
+        object.__setattr__(self, "level", rate.level)
+        object.__setattr__(self, "in_force", rate.in_force)
+        object.__setattr__(self, "contract", rate.contract)
+        object.__setattr__(self, "fraction", self.value / rate.contract)
+        object.__setattr__(self, "lowers", rate.in_force is None or self.value < rate.in_force)
+        object.__setattr__(self, "ends_drain", self.draining and self.value <= max(self.target, self.bucket.floor.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +123,8 @@ class SkippedEntity:
 class Round:
     """One direction's observation record: what was seen, decided and left undone.
 
-    `next_cut_at_seconds` and `next_raise_at_seconds` are the earliest moments; None = none is in sight. `not_done` names a few.
+    `next_cut_at_seconds` and `next_raise_at_seconds` are the earliest moments; None = none is expected. `not_done` names a few.
+    `by_newest` = all NICs were judged by their newest readings: nothing was throttled, and no reading distrusted.
     """
 
     at_seconds: float
@@ -155,6 +139,7 @@ class Round:
     findings: tuple[Finding, ...] = ()
     next_cut_at_seconds: float | None = None
     next_raise_at_seconds: float | None = None
+    by_newest: bool = False
 
     @property
     def blind(self) -> tuple[int, ...]:
@@ -168,16 +153,21 @@ class ThrottleDecision:
     steps: Mapping[RateKey, ThrottleStep] = field(default_factory=dict)
     rounds: tuple[Round, ...] = ()
 
+    @property
+    def judged_by_newest(self) -> Mapping[Direction, Mapping[int, NicStatus]]:
+        """The NICs of the directions that were judged by their newest readings."""
+        return {one.direction: {view.nic.broker: view.nic for view in one.brokers} for one in self.rounds if one.by_newest}
+
     def round_of(self, direction: Direction) -> Round:
         """Raises StopIteration where that direction was not decided, which cannot happen for a decision of `throttle`."""
         return next(one for one in self.rounds if one.direction is direction)
 
 
-# What a throttle decision does that it did not do already, so that who counts or tells of
+# What a throttle decision does that it did not do already, so that counters and reports of
 # decisions does so once for each.
 #
-# A cut that waits for its moment, for the write budget, or for somebody to leave mode Observe is
-# decided again and again; it is one act.
+# A cut that waits for its moment, for the write budget, or for mode Observe to end is decided again
+# and again; it is one act.
 
 
 ACTIONS = frozenset({StepKind.CUT, StepKind.RAISE, StepKind.RELEASE})

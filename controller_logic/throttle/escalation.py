@@ -2,99 +2,28 @@
 
 NORMAL -> CUTTING while a broker is over its limit; EXHAUSTED where every tier gives what it can and it is not enough; UNHELPABLE where cuts
 would not help; after a hold without any change RELAXING, until nothing is throttled. A raise that was followed by too much load doubles the
-hold. Nothing usable at all: HELD. Who gives how much is decided in `throttle_cuts.py`, who gets it back in `throttle_raises.py`.
+hold. Nothing usable at all: HELD. Who gives how much is decided in `cuts.py`, who gets it back in `raises.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from controller_logic.model import Direction
+from controller_logic.model import Direction, RateKey
 from controller_logic.throttle.attribution import DirectionSnapshot, Needs, needs_of
 from controller_logic.throttle.buckets import Bucket, floor_of
-from controller_logic.throttle.cuts import CutPlan, SecondWrite, cut_step, plan_cuts, second_write
+from controller_logic.throttle.cuts import CutPlan, Outcome, SecondWrite, cut_step, plan_cuts, second_write
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
-from controller_logic.throttle.input import ActiveThrottle, DirectionMemory, Draining, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
+from controller_logic.throttle.input import (
+    RELEASED,
+    ActiveThrottle,
+    DirectionMemory,
+    Draining,
+    ManagedRate,
+    ThrottleInput,
+    ThrottleMemory,
+    ThrottleSettings,
+)
 from controller_logic.throttle.raises import plan_raises
-from controller_logic.throttle.settings import RELEASED, ThrottleSettings
-
-# What the throttle holds, and when it last cut and raised, brought up to date at the start of a
-# round.
-#
-# A restarted operator finds its fractions again in what is in force (or in what the ledger records
-# of it), and the times of the last cut and
-# raise in the ledger's times of writing; so losing the memory neither releases nor repeats
-# anything.
-
-
-def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, ActiveThrottle]:
-    """What is held now: as remembered, or for a rate that was never seen before, as found. What is gone or exempt is let go."""
-    holds: dict[RateKey, ActiveThrottle] = {}
-    for rate in given.rates:
-        if not rate.throttleable:
-            continue
-        known = memory.held.get(rate.key)
-        held = _seen_applied(known, rate) if known is not None else None
-        if known is None and rate.key not in memory.seen:
-            held = _found(rate, given)
-        if held is not None:
-            holds[rate.key] = held
-    return holds
-
-
-def _seen_applied(held: ActiveThrottle, rate: ManagedRate) -> ActiveThrottle | None:
-    """Note that it is in force; a release that is in force is over."""
-    if held.value >= held.contract:
-        released = rate.in_force is None or rate.in_force >= rate.contract
-        return None if released else held
-    return replace(held, applied=True) if not held.applied and rate.in_force == held.of(rate.contract) else held
-
-
-def _found(rate: ManagedRate, given: ThrottleInput) -> ActiveThrottle | None:
-    if rate.in_force is None:
-        return None
-    floor = floor_of(rate, given.settings.floors).value
-    if rate.recorded_fraction is not None:
-        value = max(floor, round(min(1.0, max(0.0, rate.recorded_fraction)) * rate.contract))
-        return ActiveThrottle(value, rate.contract, given.now_seconds, applied=True) if value < rate.contract else None
-    if rate.in_force >= RELEASED * rate.contract:
-        return None
-    return ActiveThrottle(max(floor, rate.in_force), rate.contract, given.now_seconds, applied=True)
-
-
-def direction_memory(
-    given: ThrottleInput, memory: ThrottleMemory, direction: Direction, holds: Mapping[RateKey, ActiveThrottle]
-) -> DirectionMemory:
-    """As remembered; without memory, when the ledger says that held rates were last changed and raised."""
-    known = memory.directions.get(direction)
-    if known is not None:
-        return known
-    mine = [rate for rate in given.rates if rate.key in holds and rate.direction is direction]
-    return DirectionMemory(_latest(mine, lambda _: True), _latest(mine, _was_raise), since_seconds=given.now_seconds if mine else None)
-
-
-def _latest(rates: Iterable[ManagedRate], is_meant: Callable[[ManagedRate], bool]) -> float | None:
-    return max((rate.last_change.at_seconds for rate in rates if rate.last_change is not None and is_meant(rate)), default=None)
-
-
-def _was_raise(rate: ManagedRate) -> bool:
-    change = rate.last_change
-    return change is not None and rate.in_force is not None and change.previous is not None and change.previous < rate.in_force
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one direction does now. `steps` are new cuts, releases and raises, in this order; `plan` also has those that must wait."""
-
-    phase: Phase
-    needs: Needs
-    plan: CutPlan
-    memory: DirectionMemory
-    steps: tuple[ThrottleStep, ...] = ()
-    drains: Mapping[RateKey, Draining] = field(default_factory=dict)
-
-    @property
-    def hold_seconds(self) -> float:
-        return self.memory.hold_seconds or 0.0
 
 
 def escalate(scene: DirectionSnapshot, was: DirectionMemory, drains: Mapping[RateKey, Draining]) -> Outcome:
@@ -197,9 +126,8 @@ def _phase(scene: DirectionSnapshot, needs: Needs, plan: CutPlan, memory: Direct
 # far as it is safe.
 #
 # A decision that was never put in force (no budget, Observe mode, a write that failed) is dropped
-# once its reason is gone. Anything else in
-# force than what was decided is drift, and what was decided stays wanted. New decisions are made
-# in `escalation.py`.
+# once its reason is gone. Anything else in force than what was decided is drift, and what was
+# decided stays wanted. New decisions are made in `escalation.py`.
 
 
 def settle(scene: DirectionSnapshot, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, ActiveThrottle]]:
@@ -232,7 +160,7 @@ def _kept(bucket: Bucket, scene: DirectionSnapshot, outcome: Outcome) -> ActiveT
 
 
 def _is_groundless(bucket: Bucket, held: ActiveThrottle, in_force: int, scene: DirectionSnapshot, outcome: Outcome) -> bool:
-    """Whether a decision that is not in force lost its reason: a cut that nobody needs any more, a raise while a broker is over."""
+    """Whether a decision that is not in force lost its reason: a cut that is no longer needed, a raise while a broker is over."""
     if outcome.phase is Phase.HELD:
         return False
     if bucket.wanted < in_force:
@@ -270,3 +198,66 @@ def _safe_now(bucket: Bucket, held: ActiveThrottle, wanted: int, scene: Directio
     if bucket.was_lowered_within(scene.settings.dwell_seconds, scene.now_seconds):
         return in_force
     return min(in_force, max(wanted, bucket.safe_step(scene.settings)))
+
+
+# What the throttle holds, and when it last cut and raised, brought up to date at the start of a
+# round.
+#
+# A restarted operator finds its fractions again in what is in force (or in what the ledger records
+# of it), and the times of the last cut and raise in the ledger's times of writing; so losing the
+# memory neither releases nor repeats anything.
+
+
+def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, ActiveThrottle]:
+    """What is held now: as remembered, or for a rate that was never seen before, as found. What is gone or exempt is let go."""
+    holds: dict[RateKey, ActiveThrottle] = {}
+    for rate in given.rates:
+        if not rate.throttleable:
+            continue
+        known = memory.held.get(rate.key)
+        held = _seen_applied(known, rate) if known is not None else None
+        if known is None and rate.key not in memory.seen:
+            held = _found(rate, given)
+        if held is not None:
+            holds[rate.key] = held
+    return holds
+
+
+def _seen_applied(held: ActiveThrottle, rate: ManagedRate) -> ActiveThrottle | None:
+    """Note that it is in force; a release that is in force is over."""
+    if held.value >= held.contract:
+        released = rate.in_force is None or rate.in_force >= rate.contract
+        return None if released else held
+    return replace(held, applied=True) if not held.applied and rate.in_force == held.of(rate.contract) else held
+
+
+def _found(rate: ManagedRate, given: ThrottleInput) -> ActiveThrottle | None:
+    if rate.in_force is None:
+        return None
+    floor = floor_of(rate, given.settings.floors).value
+    if rate.recorded_fraction is not None:
+        value = max(floor, round(min(1.0, max(0.0, rate.recorded_fraction)) * rate.contract))
+        return ActiveThrottle(value, rate.contract, given.now_seconds, applied=True) if value < rate.contract else None
+    if rate.in_force >= RELEASED * rate.contract:
+        return None
+    return ActiveThrottle(max(floor, rate.in_force), rate.contract, given.now_seconds, applied=True)
+
+
+def direction_memory(
+    given: ThrottleInput, memory: ThrottleMemory, direction: Direction, holds: Mapping[RateKey, ActiveThrottle]
+) -> DirectionMemory:
+    """As remembered; without memory, when the ledger says that held rates were last changed and raised."""
+    known = memory.directions.get(direction)
+    if known is not None:
+        return known
+    mine = [rate for rate in given.rates if rate.key in holds and rate.direction is direction]
+    return DirectionMemory(_latest(mine, lambda _: True), _latest(mine, _was_raise), since_seconds=given.now_seconds if mine else None)
+
+
+def _latest(rates: Iterable[ManagedRate], is_meant: Callable[[ManagedRate], bool]) -> float | None:
+    return max((rate.last_change.at_seconds for rate in rates if rate.last_change is not None and is_meant(rate)), default=None)
+
+
+def _was_raise(rate: ManagedRate) -> bool:
+    change = rate.last_change
+    return change is not None and rate.in_force is not None and change.previous is not None and change.previous < rate.in_force

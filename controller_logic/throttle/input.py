@@ -6,18 +6,113 @@ caller's clock gave them. Nothing here computes a decision.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
+from typing import Final
 
 from controller_logic.model import BrokerLimit as BrokerLimit
-from controller_logic.model import ClientRate, Direction, Entity, Level, Readings
-from controller_logic.throttle.settings import ThrottleSettings
+from controller_logic.model import Direction, Entity, Level, Policy, QuotaWindow, RateKey, Readings, Speed
 
-RateKey = tuple[Entity, Direction]
+# --- readings ---
+OVER_SAMPLES: Final = 2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
+OF_SAMPLES: Final = 3  # n
+SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
+PLAUSIBLE: Final = 1.2  # a NIC that says more than this times its capacity is not believed
+LYING: Final = 0.5  # nor one that says less than this share of what Kafka's own clients move there (zeros after an exporter's return)
+
+# --- who gives ---
+MIN_RELIEF: Final = 0.20  # below this share of the excess a cut would hurt without helping
+SATURATED: Final = 0.95  # of capacity: from there on every byte given back helps L0, so MIN_RELIEF gives way to MATTERS
+MATTERS: Final = 0.01  # share of the limit (or of a need on a full link) below which bytes do not matter
+FEW: Final = 1.5  # only the largest givers are cut, until they can give so many times the need: writes are dear
+FEW_ENTITIES: Final = 12  # but at least so many
+
+# --- how far ---
+GROWTH: Final = 1.25  # what an unthrottled client may have grown between the reading and the write
+WORTH_CUTTING: Final = 0.97  # a cut to more than this share of what is in force is not worth a write
+WORTH_RAISING: Final = 1.1  # nor a raise by a smaller factor
+RAMP: Final = 2.0  # no binding cap grows by more in one raise
+SMALL: Final = 0.1  # a raise within this share of the headroom is given whole, in one write
+FREE: Final = 1.3  # a cap this much above the highest rate of late does not bind
+RELEASED: Final = 0.995  # from this share of the contract on, a raise is a release to exactly the contract; below it, it is throttled
+
+LONGEST_HOLD_SECONDS: Final = 480.0
+
+# --- floors ---
+_JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java producer
+_JAVA_DELIVERY_SECONDS: Final = 120  # delivery.timeout.ms
+PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)  # 0.28 MB/s: slower, and a full buffer expires
+CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1_000_000  # a fetch of a partition's usual 1 MiB in about a second
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFloors:
+    """Rates in bytes/s below which clients break, whatever a tier says: per known producer, and per consumer entity; 0 = none."""
+
+    per_producer: int = PRODUCER_FLOOR_BYTES_PER_SECOND
+    consumer: int = CONSUMER_FLOOR_BYTES_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleSettings:
+    """What a policy sets, and the times that follow from the brokers' quota window (W seconds), computed once.
+
+    - `sawtooth_period_seconds`: the period of a throttled client's sawtooth.
+    - `nic_mean_seconds`: two of those, since shorter means made false cuts.
+    - `dwell_seconds`: between two cuts of a direction. A second step sooner meets the burst that follows a mute, and no clean sample.
+    - `spread_seconds`: how long the writes of one round may take, so that many clients do not burst in step.
+    - `peak_seconds`: how long a client's highest rate counts: 60 s with 11 x 1.
+    - `raise_backoff_seconds`: over the limit so soon after a raise, the raise was too early: 90 s with 11 x 1.
+    """
+
+    window: QuotaWindow = field(default_factory=QuotaWindow)
+    max_mute_seconds: int = 12  # a halving with 11 x 1; real mutes stay below 22 s, under the clients' 30 s request timeout
+    cut_to_percent: int = 97
+    raise_to_percent: int = 95
+    hold_seconds: float = 45.0
+    stale_after_seconds: float = 45.0
+    release_after_seconds: float | None = None  # of unknown load; None = throttles stay as they are
+    speed: Speed = Speed.LADDER
+    floors: ClientFloors = field(default_factory=ClientFloors)
+    sawtooth_period_seconds: int = field(init=False, compare=False)
+    nic_mean_seconds: int = field(init=False, compare=False)
+    dwell_seconds: float = field(init=False, compare=False)
+    spread_seconds: float = field(init=False, compare=False)
+    peak_seconds: float = field(init=False, compare=False)
+    raise_backoff_seconds: float = field(init=False, compare=False)
+    longest_hold_seconds: float = field(init=False, compare=False)
+
+    @classmethod
+    def of(cls, policy: Policy) -> "ThrottleSettings":
+        """What the policy sets; the floors of clients are not its to set."""
+        return cls(
+            window=policy.window,
+            max_mute_seconds=policy.max_mute_seconds,
+            cut_to_percent=policy.cut_to_percent,
+            raise_to_percent=policy.raise_to_percent,
+            hold_seconds=policy.hold_seconds,
+            stale_after_seconds=policy.stale_after_seconds,
+            release_after_seconds=policy.release_after_seconds,
+            speed=policy.speed,
+        )
+
+    def __post_init__(self) -> None:
+        window = self.window
+        distance_seconds = float(window.step_distance_seconds)
+        times = {
+            "sawtooth_period_seconds": window.sawtooth_period_seconds,
+            "nic_mean_seconds": 2 * window.sawtooth_period_seconds,
+            "dwell_seconds": distance_seconds,
+            "spread_seconds": float(window.seconds),
+            "peak_seconds": 2 * distance_seconds,
+            "raise_backoff_seconds": 3 * distance_seconds,
+            "longest_hold_seconds": max(LONGEST_HOLD_SECONDS, self.hold_seconds),
+        }
+        for name, seconds in times.items():
+            object.__setattr__(self, name, seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
-    """Our last write that changed the value in force, as the ledger tells: when, and what was in force before (None = nothing)."""
+    """Our last write that changed the value in force, by the ledger: when, and what was in force before (None = nothing)."""
 
     at_seconds: float
     previous: int | None
@@ -42,14 +137,12 @@ class ManagedRate:
     last_change: LastChange | None = None
     recorded_fraction: float | None = None
     producers: int = 0
+    key: RateKey = field(init=False, repr=False, compare=False)
+    throttleable: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> RateKey:
-        return (self.entity, self.direction)
-
-    @property
-    def throttleable(self) -> bool:
-        return self.level is not Level.L0 and self.floor is not None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (self.entity, self.direction))
+        object.__setattr__(self, "throttleable", self.level is not Level.L0 and self.floor is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +191,10 @@ class RateHistory:
     rates: tuple[tuple[float, float], ...] = ()
     since_seconds: float | None = None
     known_seconds: float = 0.0
+    peak: float = field(init=False, repr=False, compare=False)
 
-    @property
-    def peak(self) -> float:
-        return max((rate for _, rate in self.peaks), default=0.0)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "peak", max([rate for _, rate in self.peaks], default=0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +215,7 @@ class Draining:
 class DirectionMemory:
     """One direction: when it last cut, raised, and raised too early; how long it holds now (None = as set); rounds so far.
 
-    `since_seconds` is when this memory began: what was measured before, nobody remembers.
+    `since_seconds` is when this memory began: what was measured before is not remembered.
     """
 
     cut_at_seconds: float | None = None
@@ -137,7 +230,8 @@ class DirectionMemory:
 class ThrottleMemory:
     """What one decision hands to the next. Losing it is safe: fractions and times of writes come back from what is in force.
 
-    `lied` is the time of the newest sample with which a NIC contradicted Kafka; `unknown_since` since when a broker's load is not known.
+    `distrusted_until` is the time of the newest sample with which a NIC contradicted Kafka, and
+    `unknown_since` is since when a broker's load has not been known.
     """
 
     held: Mapping[RateKey, ActiveThrottle] = field(default_factory=dict)
@@ -146,44 +240,3 @@ class ThrottleMemory:
     drains: Mapping[RateKey, Draining] = field(default_factory=dict)
     distrusted_until: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
     unknown_since: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
-
-
-# Which client rates may be used, sorted by who sends and by which broker. A missing rate stays
-# missing: it is never zero.
-
-
-@dataclass(frozen=True, slots=True)
-class Flows:
-    """Usable client rates by entity and direction, and their sum in bytes/s by broker and direction, whoever sends.
-
-    A broker that is not in `totals` tells nothing of its clients: that is not the same as clients that send nothing.
-    """
-
-    by_key: Mapping[RateKey, Mapping[int, ClientRate]] = field(default_factory=dict)
-    totals: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
-
-    def of(self, key: RateKey) -> Mapping[int, ClientRate]:
-        return self.by_key.get(key, {})
-
-    def is_measured(self, broker: int, direction: Direction) -> bool:
-        return (broker, direction) in self.totals
-
-    def total(self, broker: int, direction: Direction) -> float:
-        return self.totals.get((broker, direction), 0.0)
-
-
-def flows_of(readings: Readings, *, now_seconds: float, stale_after_seconds: float) -> Flows:
-    """Only finite rates of at least 0 that are fresh enough; in bytes/s."""
-    by_key: dict[RateKey, dict[int, ClientRate]] = {}
-    totals: dict[tuple[int, Direction], float] = {}
-    for (entity, broker, direction), rate in readings.clients.items():
-        if not _is_usable(rate, now_seconds, stale_after_seconds):
-            continue
-        by_key.setdefault((entity, direction), {})[broker] = rate
-        totals[broker, direction] = totals.get((broker, direction), 0.0) + rate.bytes_per_second
-    return Flows(by_key, totals)
-
-
-def _is_usable(rate: ClientRate, now_seconds: float, stale_after_seconds: float) -> bool:
-    fresh = abs(now_seconds - rate.at_seconds) <= stale_after_seconds
-    return fresh and isfinite(rate.bytes_per_second) and rate.bytes_per_second >= 0

@@ -5,33 +5,14 @@ and what to do about it is not decided here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 from math import isfinite
 
 from controller_logic.model import BrokerLimit, Direction, NicSpan, Observation, Readings
-from controller_logic.throttle.input import Flows, ThrottleInput, flows_of
-from controller_logic.throttle.settings import LYING, OF_SAMPLES, OVER_SAMPLES, PLAUSIBLE, SEVERE, ThrottleSettings
-
-# When it is worth reading again: soon after a NIC's next sample should be there, so that nothing
-# is decided a whole scrape later.
-
-
-_STORED_AFTER_SECONDS = 1.0  # from a scrape until its samples can be asked for
-
-
-def seconds_until_next_reading(readings: Readings, *, shortest_seconds: float, now_seconds: float) -> float:
-    """Between `shortest_seconds` and one scrape interval (or the shortest, if that is longer).
-
-    The scrapes of several brokers differ in phase: the next one counts. A NIC that is a whole scrape overdue is not waited for.
-    """
-    scrape_seconds = readings.scrape_seconds
-    longest_seconds = max(shortest_seconds, scrape_seconds)
-    due = [spans[-1].at_seconds + scrape_seconds + _STORED_AFTER_SECONDS - now_seconds for spans in readings.nic.values() if spans]
-    soonest = min([seconds for seconds in due if seconds > -scrape_seconds], default=longest_seconds)
-    return min(max(soonest, shortest_seconds), longest_seconds)
-
+from controller_logic.readings import Flows, flows_of
+from controller_logic.throttle.input import LYING, OF_SAMPLES, OVER_SAMPLES, PLAUSIBLE, SEVERE, ThrottleInput, ThrottleSettings
 
 NicKey = tuple[int, Direction]
 _NEVER_LIED: Mapping[NicKey, float] = {}
@@ -66,10 +47,10 @@ class NicStatus:
     clients: float = 0.0
     why: str = ""
     lies: bool = False
+    known: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def known(self) -> bool:
-        return self.pressure is not Pressure.UNKNOWN
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "known", self.pressure is not Pressure.UNKNOWN)
 
     def above(self, share: float) -> float:
         """How far the NIC is above this share of its limit, in bytes/s; below it the number is negative. No limit: minus infinity."""
@@ -156,7 +137,7 @@ class _Judge:
         carried = _mean(_newest(usable, self._given.settings.window.seconds))
         if carried >= LYING * clients:
             return ""
-        return f"its NIC says {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s for clients there"
+        return f"its NIC reports {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s for clients there"
 
     def _measured(self, nic: NicStatus, limit: int, usable: Sequence[NicSpan]) -> NicStatus:
         window = _newest(usable, self._mean_seconds) if self._mean_seconds else usable[-1:]
@@ -172,16 +153,16 @@ class _Judge:
 
 
 def _mean_seconds(settings: ThrottleSettings, scrape_seconds: float) -> float:
-    """Two whole teeth of the sawtooth where several readings fall into one; a scrape as long as a tooth averages by itself."""
+    """Two whole sawtooth periods where several readings fall into one; a scrape as long as one period averages by itself."""
     return float(settings.nic_mean_seconds) if scrape_seconds < settings.sawtooth_period_seconds else 0.0
 
 
 def _implausible(span: NicSpan, capacity: int | None) -> str:
     rate = span.bytes_per_second
     if not isfinite(rate) or rate < 0 or not span.seconds > 0:
-        return f"its NIC says {rate:g} B/s over {span.seconds:g} s"
+        return f"its NIC reports {rate:g} B/s over {span.seconds:g} s"
     if capacity is not None and rate > PLAUSIBLE * capacity:
-        return f"its NIC says {rate / 1e6:.1f} MB/s, more than {PLAUSIBLE:g} of its capacity {capacity / 1e6:.1f} MB/s"
+        return f"its NIC reports {rate / 1e6:.1f} MB/s, more than {PLAUSIBLE:g} of its capacity {capacity / 1e6:.1f} MB/s"
     return ""
 
 
@@ -212,19 +193,13 @@ def _seconds(spans: Iterable[NicSpan]) -> float:
     return sum(span.seconds for span in spans)
 
 
-def blind_brokers(nics: Mapping[int, NicStatus]) -> frozenset[int]:
-    """The brokers of which nothing is known."""
-    return frozenset(broker for broker, nic in nics.items() if not nic.known)
-
-
 # Every live broker against its limits, for people: Over, Within or Unknown, without changing its
 # mind at every sample.
 #
 # Whether a broker may be cut for is `pressure.py`'s, and follows the load more closely. A broker
-# counts as over its limit from the moment
-# that is established until no sample of two whole rhythms of a throttled client, three scrapes at
-# least, is above it: so a load that swings
-# around the limit is one episode, however often it is scraped.
+# counts as over its limit from the moment that is established until no sample of two whole rhythms
+# of a throttled client, three scrapes at least, is above it: so a load that swings around the limit
+# is one episode, however often it is scraped.
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,18 +212,24 @@ class WatchedBroker:
 
 
 Watched = tuple[WatchedBroker, ...]
+JudgedNics = Mapping[Direction, Mapping[int, NicStatus]]
+_NONE_JUDGED: JudgedNics = {}
 
 
-def watch(observation: Observation, before: Mapping[int, Pressure]) -> Watched | None:
-    """Every live broker by id, given what was said of each last time; None where load or brokers are not known at all."""
+def watch(observation: Observation, before: Mapping[int, Pressure], judged: JudgedNics = _NONE_JUDGED) -> Watched | None:
+    """Every live broker by id, given its state in the last pass; None where load or brokers are not known at all.
+
+    `judged` are the NICs of directions that the throttle judged in this pass by their newest readings.
+    """
     topology, readings = observation.topology, observation.readings
     if topology is None or readings is None:
         return None
     limits = {broker: observation.policy.limits.of(broker) for broker in topology.brokers}
     settings = ThrottleSettings(observation.policy.window, stale_after_seconds=observation.policy.stale_after_seconds)
     given = ThrottleInput(observation.now_seconds, readings, limits, topology.brokers, (), settings)
-    flows = flows_of(readings, now_seconds=observation.now_seconds, stale_after_seconds=settings.stale_after_seconds)
-    nics = {way: nic_statuses(given, flows, way, throttled=False) for way in Direction}
+    unjudged = [way for way in Direction if way not in judged]
+    flows = flows_of(readings, now_seconds=given.now_seconds, stale_after_seconds=settings.stale_after_seconds) if unjudged else Flows()
+    nics = {**judged, **{way: nic_statuses(given, flows, way, throttled=False) for way in unjudged}}
     calm_after_seconds = max(settings.nic_mean_seconds, OF_SAMPLES * readings.scrape_seconds)
     watched = []
     for broker in sorted(topology.brokers):
@@ -272,3 +253,22 @@ def _pressure(nics: Mapping[Direction, NicStatus], *, swings: bool) -> Pressure:
     if Pressure.UNKNOWN in said:
         return Pressure.UNKNOWN
     return Pressure.OVER if swings else Pressure.WITHIN
+
+
+# When it is worth reading again: soon after a NIC's next sample should be there, so that nothing is
+# decided a whole scrape later.
+
+
+_STORED_AFTER_SECONDS = 1.0  # from a scrape until its samples can be asked for
+
+
+def seconds_until_next_reading(readings: Readings, *, shortest_seconds: float, now_seconds: float) -> float:
+    """Between `shortest_seconds` and one scrape interval (or the shortest, if that is longer).
+
+    The scrapes of several brokers differ in phase: the next one counts. A NIC that is a whole scrape overdue is not waited for.
+    """
+    scrape_seconds = readings.scrape_seconds
+    longest_seconds = max(shortest_seconds, scrape_seconds)
+    due = [spans[-1].at_seconds + scrape_seconds + _STORED_AFTER_SECONDS - now_seconds for spans in readings.nic.values() if spans]
+    soonest = min([seconds for seconds in due if seconds > -scrape_seconds], default=longest_seconds)
+    return min(max(soonest, shortest_seconds), longest_seconds)

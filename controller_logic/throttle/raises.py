@@ -8,12 +8,11 @@ this one is throttled. When a round may be made is decided in `escalation.py`. A
 from collections.abc import Collection, Sequence
 from math import inf
 
-from controller_logic.model import Level
+from controller_logic.model import Level, RateKey
 from controller_logic.throttle.attribution import RAISE_ORDER, DirectionSnapshot
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
-from controller_logic.throttle.input import RateKey
-from controller_logic.throttle.settings import RAMP, RELEASED, SMALL, WORTH_RAISING
+from controller_logic.throttle.input import RAMP, RELEASED, SMALL, WORTH_RAISING
 
 _HALVINGS = 25
 

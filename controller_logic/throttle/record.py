@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
-from controller_logic.model import Direction, Level
+from controller_logic.model import Level, RateKey
 from controller_logic.reasons import Reason
 from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot
 from controller_logic.throttle.buckets import Bucket
+from controller_logic.throttle.cuts import Outcome
 from controller_logic.throttle.decision import BrokerView, Finding, Phase, Round, SkippedEntity, StepKind, ThrottleStep
-from controller_logic.throttle.escalation import Outcome
-from controller_logic.throttle.input import ManagedRate, RateKey
+from controller_logic.throttle.input import ManagedRate
 
 # why an entity was left alone
 NEVER_THROTTLED = "L0 is never throttled"
@@ -19,18 +19,20 @@ NOT_DUE = "its next step is not due yet, or not worth a write"
 OTHERS_GIVE_ENOUGH = "others give enough"
 LOWER_TIERS_FIRST = "lower tiers give first"
 
-_POOR_SCORE = 0.3  # below it leaders are in the wrong places: no quota mends that
+_POOR_SCORE = 0.3  # below it leaders are in the wrong places: no quota fixes that
 _NAMED = 20  # entities that were left alone are named for understanding, not counted
 
 
-def round_of(scene: DirectionSnapshot, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate]) -> Round:
+def round_of(
+    scene: DirectionSnapshot, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate], *, by_newest: bool
+) -> Round:
     """The record. `rates` are all managed rates, those that are never throttled too."""
     return Round(
         at_seconds=scene.now_seconds,
         direction=scene.direction,
         number=outcome.memory.rounds,
         phase=outcome.phase,
-        hold_seconds=outcome.hold_seconds,
+        hold_seconds=outcome.memory.hold_seconds or 0.0,
         brokers=_views(scene, outcome),
         tiers_planned=outcome.plan.levels,
         steps=tuple(steps.values()),
@@ -38,6 +40,7 @@ def round_of(scene: DirectionSnapshot, outcome: Outcome, steps: Mapping[RateKey,
         findings=(*_of_brokers(scene, outcome), *_of_entities(steps.values())),
         next_cut_at_seconds=_after(outcome.memory.cut_at_seconds, scene.settings.dwell_seconds, scene) if outcome.needs.over else None,
         next_raise_at_seconds=_next_raise(scene, outcome) if any(step.fraction < 1 for step in steps.values()) else None,
+        by_newest=by_newest,
     )
 
 
@@ -56,7 +59,7 @@ def _after(since_seconds: float | None, seconds: float, scene: DirectionSnapshot
 
 def _next_raise(scene: DirectionSnapshot, outcome: Outcome) -> float:
     times = (outcome.memory.cut_at_seconds, outcome.memory.raised_at_seconds)
-    return max(_after(at, outcome.hold_seconds, scene) for at in times)
+    return max(_after(at, (outcome.memory.hold_seconds or 0.0), scene) for at in times)
 
 
 def _not_done(
@@ -82,7 +85,7 @@ def _why(rate: ManagedRate, bucket: Bucket | None, over: Iterable[int], outcome:
 
 
 def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
-    way = "egress" if scene.direction is Direction.EGRESS else "ingress"
+    way = scene.direction.value
     found = [Finding(Reason.STALE_DATA, f"broker {broker} {way}: {nic.why}", broker) for broker, nic in scene.nics.items() if not nic.known]
     for broker in sorted(scene.unknown_for_long):
         words = (
@@ -99,7 +102,7 @@ def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
             Finding(Reason.QUOTA_EXHAUSTED, f"broker {broker} {way}: {_mb(amount)} too much with every tier at its target", broker)
         )
     for broker in sorted(outcome.needs.over.keys() & scene.unmeasured):
-        found.append(Finding(Reason.CLIENT_RATES_UNKNOWN, f"broker {broker} {way}: nobody tells what its clients send", broker))
+        found.append(Finding(Reason.CLIENT_RATES_UNKNOWN, f"broker {broker} {way}: no metric reports what its clients send", broker))
     return found
 
 

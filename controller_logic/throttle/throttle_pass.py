@@ -1,15 +1,14 @@
 """The throttle's part of a pass: what load says of every rate, and what the plan therefore holds in place of contracts.
 
 Without readings nothing moves: what the ledger shows as throttled stays so. Writes that the throttle wants are spread over a quota window;
-those whose turn has not come stay what is in force. A policy that names no metrics throttles nobody, so everybody is at the contract.
+those whose turn has not come stay what is in force. A policy that names no metrics throttles nothing, so every rate is at the contract.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from controller_logic.contracts.desired import Desired
+from controller_logic.contracts.desired import Desired, MemberReport
 from controller_logic.contracts.targets import NOTHING, Promise, Target, Throttled, ThrottledTargets
-from controller_logic.decision import MemberReport
 from controller_logic.model import (
     KEY_OF,
     MAX_BYTE_RATE,
@@ -21,36 +20,51 @@ from controller_logic.model import (
     Observation,
     Policy,
     QuotaKey,
+    RateKey,
     Readings,
     StoredQuota,
 )
+from controller_logic.quota_values import enforced_rate, same_quota
 from controller_logic.quotas.budget import WritePace, paced
-from controller_logic.quotas.entity_plan import is_ours
-from controller_logic.quotas.plan import DefaultEntityQuotas
-from controller_logic.quotas.values import enforced_rate, same_quota
+from controller_logic.quotas.precedence import DefaultEntityQuotas
+from controller_logic.readings import flows_of
 from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
-from controller_logic.throttle.input import LastChange, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
-from controller_logic.throttle.settings import ThrottleSettings
-from controller_logic.throttle.throttle import throttle
+from controller_logic.throttle.attribution import scene_of
+from controller_logic.throttle.buckets import buckets_of, seen_of
+from controller_logic.throttle.decision import Round, StepKind, ThrottleDecision, ThrottleStep
+from controller_logic.throttle.escalation import direction_memory, escalate, holds_of, settle
+from controller_logic.throttle.input import (
+    ActiveThrottle,
+    DirectionMemory,
+    Draining,
+    LastChange,
+    ManagedRate,
+    ThrottleInput,
+    ThrottleMemory,
+    ThrottleSettings,
+)
+from controller_logic.throttle.pressure import nic_statuses
+from controller_logic.throttle.record import round_of
 
-# The managed rates as the throttle wants them: every member in both directions, on today's
-# leaders, with what stands in the quota store.
+# The managed rates as the throttle wants them: every member in both directions, on today's leaders,
+# with what stands in the quota store.
 #
 # What must not be written (another policy's, or a znode that does not read) and what may never be
-# throttled have no floor. A rate whose
-# contract cannot be known now is left out; what was decided on it is found again in the ledger.
+# throttled have no floor. A rate whose contract cannot be known now is left out; what was decided
+# on it is found again in the ledger.
 
 
 class ManagedRates:
     """What one pass knows of rates; `live` are the brokers that the cluster lists."""
 
-    def __init__(self, wanted: Desired, quotas: Mapping[Entity, StoredQuota], policy: Policy, live: frozenset[int]) -> None:
+    def __init__(
+        self, wanted: Desired, quotas: Mapping[Entity, StoredQuota], policy: Policy, live: frozenset[int], inherited: DefaultEntityQuotas
+    ) -> None:
         self._wanted = wanted
         self._quotas = quotas
         self._policy = policy
         self._live = live
-        self._scaling = DefaultEntityQuotas(quotas, policy, wanted)
+        self._inherited = inherited
         limits = [policy.limits.of(broker) for broker in live]
         self._largest = {way: max((limit.limit(way) or 0 for limit in limits), default=0) for way in Direction}
 
@@ -72,7 +86,7 @@ class ManagedRates:
                 yield self._rate(owner, stored, direction, contract=contract, floor=floors.targets.get(key))
 
     def _may_write(self, stored: StoredQuota) -> bool:
-        return stored.problem is None and (stored.ledger is None or is_ours(stored, self._policy))
+        return stored.problem is None and (stored.ledger is None or stored.is_of(self._policy))
 
     def _contract(self, promise: Promise, floors: Promise, direction: Direction) -> int:
         """What is promised on each broker; without a contract, for the arithmetic, as much as any broker may carry. 0 = unknown."""
@@ -98,7 +112,7 @@ class ManagedRates:
             self._live if spread is None else spread.leading,
             last_change=_last_change(entry),
             recorded_fraction=_recorded_fraction(entry),
-            producers=int(direction is Direction.INGRESS),  # one bucket tells no more than that somebody produces
+            producers=int(direction is Direction.INGRESS),  # one bucket shows only that there is a producer
         )
 
     def _in_force(self, stored: StoredQuota | None, key: QuotaKey) -> int | None:
@@ -106,9 +120,9 @@ class ManagedRates:
             return None
         if key in stored.values:
             return enforced_rate(stored.values[key])
-        beneath = self._scaling.beneath(stored.entity).get(key)
+        beneath = self._inherited.beneath(stored.entity).get(key)
         rate = None if beneath is None else enforced_rate(beneath.text)
-        return rate if rate is not None and rate < MAX_BYTE_RATE else None  # a default that only meters limits nobody
+        return rate if rate is not None and rate < MAX_BYTE_RATE else None  # a default that only meters limits nothing
 
 
 def _last_change(entry: LedgerEntry | None) -> LastChange | None:
@@ -148,6 +162,7 @@ def throttle_pass(
     observation: Observation,
     wanted: Desired,
     quotas: Mapping[Entity, StoredQuota],
+    inherited: DefaultEntityQuotas,
     *,
     memory: ThrottleMemory | None,
     pace: WritePace | None,
@@ -156,7 +171,7 @@ def throttle_pass(
     policy, topology, now_seconds = observation.policy, observation.topology, observation.now_seconds
     if policy.deleting or not policy.measured or topology is None:
         return ThrottlePass()
-    rates = ManagedRates(wanted, quotas, policy, topology.brokers)
+    rates = ManagedRates(wanted, quotas, policy, topology.brokers, inherited)
     given = ThrottleInput(
         now_seconds,
         observation.readings or Readings(now_seconds, _USUAL_SCRAPE_SECONDS),
@@ -224,3 +239,56 @@ def _rises(step: ThrottleStep, because: Reason | None) -> bool:
     change, in_force = step.bucket.rate.last_change, step.in_force
     was_raised = change is not None and change.previous is not None and in_force is not None and change.previous < in_force
     return because is Reason.RELAXING or (because is None and was_raised)
+
+
+@dataclass
+class _Result:
+    """What the directions decided so far."""
+
+    steps: dict[RateKey, ThrottleStep]
+    held: dict[RateKey, ActiveThrottle]
+    drains: dict[RateKey, Draining]
+    rounds: list[Round]
+    directions: dict[Direction, DirectionMemory]
+
+
+def throttle(given: ThrottleInput, memory: ThrottleMemory | None = None) -> tuple[ThrottleDecision, ThrottleMemory]:
+    """Decide both directions. Without memory (a new operator) fractions and times come from what is in force and the ledger."""
+    memory = memory if memory is not None else ThrottleMemory()
+    flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=given.settings.stale_after_seconds)
+    held, seen = holds_of(given, memory), seen_of(given, flows, memory)
+    buckets = buckets_of(given, flows, held, seen)
+    result = _Result({}, {}, {}, [], {})
+    distrusted_until = dict(memory.distrusted_until)
+    unknown_since: dict[tuple[int, Direction], float] = {}
+    for direction in Direction:
+        throttled = any(one.value < one.contract for key, one in held.items() if key[1] is direction)
+        by_newest = not throttled and not distrusted_until
+        nics = nic_statuses(given, flows, direction, throttled=throttled, distrusted_until=distrusted_until)
+        distrusted_until |= {
+            (broker, direction): given.readings.nic[broker, direction][-1].at_seconds for broker, nic in nics.items() if nic.lies
+        }
+        unknown_since |= {
+            (broker, direction): min(memory.unknown_since.get((broker, direction), given.now_seconds), given.now_seconds)
+            for broker, nic in nics.items()
+            if not nic.known
+        }
+        scene = scene_of(given, direction, nics, buckets, _unknown_for_long(given, direction, unknown_since))
+        drains = {key: drain for key, drain in memory.drains.items() if key[1] is direction and key in held}
+        outcome = escalate(scene, direction_memory(given, memory, direction, held), drains)
+        steps, holds = settle(scene, outcome)
+        result.steps |= steps
+        result.held |= holds
+        result.drains |= outcome.drains
+        result.directions[direction] = outcome.memory
+        result.rounds.append(round_of(scene, outcome, steps, given.rates, by_newest=by_newest))
+    decision = ThrottleDecision(result.steps, tuple(result.rounds))
+    return decision, ThrottleMemory(result.held, seen, result.directions, result.drains, distrusted_until, unknown_since)
+
+
+def _unknown_for_long(given: ThrottleInput, direction: Direction, since: Mapping[tuple[int, Direction], float]) -> frozenset[int]:
+    """The brokers whose load has been unknown for so long that the policy wants no one throttled for them any more."""
+    after_seconds = given.settings.release_after_seconds
+    if after_seconds is None:
+        return frozenset()
+    return frozenset(broker for (broker, way), at in since.items() if way is direction and given.now_seconds - at >= after_seconds)

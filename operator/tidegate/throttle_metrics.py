@@ -11,11 +11,10 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
 
 from controller_logic.decision import Decision, LevelState
-from controller_logic.model import Direction, Entity, Level, Observation, QuotaWrite, Readings
+from controller_logic.model import Direction, Entity, Level, Observation, QuotaWrite, RateKey, Readings
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
 from controller_logic.throttle.decision import Acts, Phase, StepKind, ThrottleDecision, ThrottleStep, new_acts
-from controller_logic.throttle.input import RateKey
 
 QUOTA_STORE, LEADERS, METRICS = "QuotaStore", "Leaders", "Metrics"
 POLICY_LABELS = ("policy_namespace", "policy")  # `namespace` is the label of the Pod that Prometheus scrapes

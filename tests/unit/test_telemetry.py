@@ -13,8 +13,9 @@ import structlog
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
+from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.overrides import Overridden
-from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
+from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import (
     Direction,
     Entity,

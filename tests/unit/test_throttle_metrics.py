@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.overrides import Overridden
-from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
+from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import (
     ClientRate,
     Entity,

@@ -7,11 +7,11 @@ no quota window, no mute and no network; only a real broker shows what a client 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from controller_logic.model import BrokerLimit, ClientRate, Direction, Entity, Level, NicSpan, Readings
+from controller_logic.model import BrokerLimit, ClientRate, Direction, Entity, Level, NicSpan, RateKey, Readings
+from controller_logic.readings import BINDING
 from controller_logic.throttle.decision import ThrottleDecision, ThrottleStep
-from controller_logic.throttle.input import LastChange, ManagedRate, RateKey, ThrottleInput, ThrottleMemory
-from controller_logic.throttle.settings import BINDING, ThrottleSettings
-from controller_logic.throttle.throttle import throttle
+from controller_logic.throttle.input import LastChange, ManagedRate, ThrottleInput, ThrottleMemory, ThrottleSettings
+from controller_logic.throttle.throttle_pass import throttle
 
 _NEWEST_SECONDS = 65.0  # how much of a NIC's past a reading holds
 _LIMITED_MILLISECONDS = 1000.0

@@ -32,8 +32,7 @@ from enum import StrEnum
 from typing import Any
 
 from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, BrokerLimit, Direction, Entity, Level, QuotaWindow, Speed
-from controller_logic.throttle.input import RateHistory, ThrottleMemory
-from controller_logic.throttle.settings import ThrottleSettings
+from controller_logic.throttle.input import RateHistory, ThrottleMemory, ThrottleSettings
 from tools.simulate.model import SimulatedClient, SimulatedCluster
 
 # Checked values of a parsed TOML table. Every mistake is reported with its place and what must hold.

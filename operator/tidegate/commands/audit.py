@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from controller_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
-from controller_logic.quotas.values import KEY_WORDS, quota_words
+from controller_logic.quota_values import KEY_WORDS, quota_words
 from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context

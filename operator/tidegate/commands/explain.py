@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decide import decide
-from controller_logic.decision import MemberReport, MemberState, Memory
+from controller_logic.decision import Memory
 from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, LedgerEntry, LedgerRecord, Override, QuotaKey, StoredQuota
+from controller_logic.quota_values import KEY_WORDS, enforced_rate, quota_words, rate_words, same_quota
 from controller_logic.quotas.precedence import Applicable, PrecedenceLevel, Shadowed, applicable, candidates
-from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words, same_quota
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, find_policy, live_brokers, observed, opened_cluster, opened_tree

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import yaml
 from pydantic import ValidationError
 
-from controller_logic.decision import Note
-from controller_logic.model import Usage
+from controller_logic.model import Note, Usage
 from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file

@@ -13,7 +13,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, TextIO
 
 from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
-from controller_logic.quotas.values import KEY_WORDS, enforced_rate, quota_words, rate_words
+from controller_logic.quota_values import KEY_WORDS, enforced_rate, quota_words, rate_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,7 +88,7 @@ class Sheet:
 
 
 # Short words for tables and sentences: values with a unit, ages, and the order of quota keys. Where
-# every digit counts, use `controller_logic.quotas.values.quota_words`, which adds the exact integer.
+# every digit counts, use `controller_logic.quota_values.quota_words`, which adds the exact integer.
 
 
 KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decide import decide
-from controller_logic.decision import Decision, MemberReport, MemberState, Memory, Note
-from controller_logic.model import Advice, Default, Entity, Mode, Observation, QuotaKey, QuotaWrite, WriteKind
-from controller_logic.quotas.values import KEY_WORDS, enforced_rate
+from controller_logic.decision import Decision, Memory
+from controller_logic.model import Advice, Default, Entity, Mode, Note, Observation, QuotaKey, QuotaWrite, WriteKind
+from controller_logic.quota_values import KEY_WORDS, enforced_rate
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, PolicySource, find_policy, observed, opened_cluster

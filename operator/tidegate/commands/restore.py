@@ -20,8 +20,8 @@ from controller_logic.model import (
     StoredQuota,
     Topology,
 )
+from controller_logic.quota_values import KEY_WORDS
 from controller_logic.quotas.steps import is_disturbed
-from controller_logic.quotas.values import KEY_WORDS
 from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context

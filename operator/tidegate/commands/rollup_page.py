@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from rich import progress as rich_progress
 
-from controller_logic.quotas.values import rate_words
+from controller_logic.quota_values import rate_words
 from tidegate.commands.output import Column, Page, Sheet
 from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import TableKind

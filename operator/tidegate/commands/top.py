@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from controller_logic.decision import MemberState
+from controller_logic.contracts.desired import MemberState
 from controller_logic.model import Observation
-from controller_logic.quotas.values import KEY_WORDS, rate_words
+from controller_logic.quota_values import KEY_WORDS, rate_words
 from controller_logic.throttle.pressure import Pressure
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context

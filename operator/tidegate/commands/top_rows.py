@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decide import decide
-from controller_logic.decision import Decision, MemberReport, MemberState, Memory
+from controller_logic.decision import Decision, Memory
 from controller_logic.model import (
     ClientRate,
     Direction,
@@ -23,8 +24,8 @@ from controller_logic.model import (
     Readings,
     StoredQuota,
 )
-from controller_logic.quotas.values import enforced_rate
-from controller_logic.throttle.input import Flows, flows_of
+from controller_logic.quota_values import enforced_rate
+from controller_logic.readings import Flows, flows_of
 from controller_logic.throttle.pressure import NicStatus, Pressure, Watched, WatchedBroker, watch
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import read_credentials_file

@@ -371,7 +371,7 @@ def take_ownership(
     Raises RetryLater when the object is found to be on its way out, WriteRefused when another policy was faster.
     """
     policy, facts = seen.observation.policy, seen.facts
-    if facts is None or seen.observation.holds or policy.mode is Mode.OBSERVE or policy.paused or policy.deleting:
+    if facts is None or seen.observation.missing or policy.mode is Mode.OBSERVE or policy.paused or policy.deleting:
         return None
     changed: JsonObject | None = None
     if not has_finalizer(raw):

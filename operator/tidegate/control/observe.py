@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from controller_logic.decision import Note
-from controller_logic.model import Entity, Hold, Observation, Readings, StoredQuota, Tier, Topology, Usage
+from controller_logic.model import Entity, Note, Observation, Readings, StoredQuota, Tier, Topology, Usage
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.errors import TidegateError
@@ -77,19 +76,6 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
             Reason.CONTROLLER_ABSENT,
             f"{no_controller(expected.address)}; {_NOTHING_CHANGES} until it has one",
         )
-
-
-class HeldSince:
-    """Keeps the first time of each missing input, so that a hold has its own age and not that of the last pass."""
-
-    def __init__(self) -> None:
-        self._since: dict[Reason, float] = {}
-
-    def stamp(self, missing: Iterable[tuple[Reason, str]], now_seconds: float) -> tuple[Hold, ...]:
-        """Turn what is missing in this pass into holds. A reason that is not among them is forgotten."""
-        found = list(missing)
-        self._since = {reason: self._since.get(reason, now_seconds) for reason, _ in found}
-        return tuple(Hold(reason, message, self._since[reason]) for reason, message in found)
 
 
 # --- one Kafka cluster: the store of quotas and the source of leaders, opened and closed together --
@@ -193,10 +179,9 @@ class ObservationResult:
 
 
 class Observer:
-    """Makes the observations of one policy. It remembers since when an input is missing, and brokers' plugins."""
+    """Makes the observations of one policy, and remembers the brokers' plugins."""
 
     def __init__(self, plugins: QuotaPlugins | None = None) -> None:
-        self._held = HeldSince()
         self._plugins = plugins or QuotaPlugins()
 
     def observe(
@@ -220,10 +205,9 @@ class Observer:
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
             client_quotas_exist = _client_quotas_exist(declared, cluster)
-        holds = self._held.stamp(missing, now_seconds)
         tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
-            now_seconds, declared.policy, tiers, topology, quotas, holds, readings, overrides, client_quotas_exist, usage
+            now_seconds, declared.policy, tiers, topology, quotas, tuple(missing), readings, overrides, client_quotas_exist, usage
         )
         return ObservationResult(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
 
@@ -232,19 +216,18 @@ class Observer:
     ) -> ObservationResult:
         """The same observation with these entities read once more, so that a report has what is in Kafka after a write."""
         before = seen.observation
-        missing: Missing = [(hold.reason, hold.message) for hold in before.holds]
+        missing: Missing = list(before.missing)
         quotas: Quotas | None = None
         try:
             quotas = {**(before.quotas or {}), **cluster.store.read(entities)}
         except TidegateError as error:
             missing.append((error.reason, error.message))
-        holds = self._held.stamp(missing, now_seconds)
-        return replace(seen, observation=replace(before, now_seconds=now_seconds, quotas=quotas, holds=holds))
+        return replace(seen, observation=replace(before, now_seconds=now_seconds, quotas=quotas, missing=tuple(missing)))
 
     def nothing_reached(self, declared: Declared, error: TidegateError, *, now_seconds: float) -> ObservationResult:
         """The observation without a connection."""
-        holds = self._held.stamp([(error.reason, error.message)], now_seconds)
-        observation = Observation(now_seconds, declared.policy, _tiers(declared), None, None, holds, overrides=declared.overrides or ())
+        missing = ((error.reason, error.message),)
+        observation = Observation(now_seconds, declared.policy, _tiers(declared), None, None, missing, overrides=declared.overrides or ())
         return ObservationResult(observation, None)
 
     def _warnings(

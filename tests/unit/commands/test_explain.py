@@ -10,7 +10,7 @@ import pytest
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
 from controller_logic.model import Default, Entity, LedgerEntry, QuotaKey, QuotaWrite, WriteKind
-from controller_logic.quotas.values import KEY_WORDS
+from controller_logic.quota_values import KEY_WORDS
 from controller_logic.reasons import Reason
 from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare

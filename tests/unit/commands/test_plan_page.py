@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.leaders import Leaders
 from controller_logic.contracts.targets import QuotaScalings
-from controller_logic.decision import Decision, MemberReport, MemberState, Note
+from controller_logic.decision import Decision
 from controller_logic.model import (
     Contract,
     Default,
@@ -20,6 +21,7 @@ from controller_logic.model import (
     Level,
     Member,
     Mode,
+    Note,
     Observation,
     Policy,
     QuotaKey,

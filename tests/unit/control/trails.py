@@ -4,11 +4,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller_logic.decision import Decision, MemberReport, MemberState
-from controller_logic.model import Entity, Level, Member, QuotaKey, QuotaWrite, Readings, StoredQuota, Tier, WriteKind
+from controller_logic.contracts.desired import MemberReport, MemberState
+from controller_logic.decision import Decision
+from controller_logic.model import Entity, Level, Member, QuotaKey, QuotaWrite, RateKey, Readings, StoredQuota, Tier, WriteKind
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
-from controller_logic.throttle.input import RateKey
 from tests.unit.controller_logic.gates import actor, estate, want
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller_logic.model import ClientRate, Direction, Entity, Level, NicSpan, Readings
+from controller_logic.model import BrokerLimit, ClientRate, Direction, Entity, Level, NicSpan, Readings
 from controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
-from controller_logic.throttle.input import BrokerLimit, ManagedRate, RateHistory, ThrottleInput, ThrottleMemory
-from controller_logic.throttle.settings import ClientFloors, ThrottleSettings
+from controller_logic.throttle.input import ClientFloors, ManagedRate, RateHistory, ThrottleInput, ThrottleMemory, ThrottleSettings
 from tools.simulate.model import SimulatedClient, SimulatedCluster
 
 MB = 1_000_000

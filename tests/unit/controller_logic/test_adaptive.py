@@ -6,7 +6,7 @@ import pytest
 
 from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, adapt, level_of
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, adaptive_scale, partition_scale
-from controller_logic.model import ClientRate, Readings, ScalingMethod
+from controller_logic.model import ClientRate, Entity, Readings, ScalingMethod
 from tests.unit.controller_logic.uneven_brokers import IN, MB, USER, rate_of, spread_of
 
 LEADERS = {1: 2, 2: 1}
@@ -94,7 +94,7 @@ def test_a_broker_without_a_series_of_the_client_counts_as_idle_where_it_tells_o
     for turn in range(9):
         now_seconds = START_SECONDS + 15 * turn
         told = readings({1: (15.5, 500.0)}, now_seconds)
-        other = {(replace(USER, user="other"), 2, IN): ClientRate(now_seconds, 1.0, 0.0)}
+        other = {(Entity("other", USER.client_id), 2, IN): ClientRate(now_seconds, 1.0, 0.0)}
         memory = {} if known is None else {rate.key: known}
         known = adapt(AdaptiveInput(now_seconds, replace(told, clients={**told.clients, **other}), (rate,)), memory)[rate.key]
     assert known is not None

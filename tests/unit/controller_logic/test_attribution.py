@@ -3,11 +3,12 @@
 import pytest
 
 from controller_logic.model import Direction, Level
+from controller_logic.readings import flows_of
 from controller_logic.reasons import Reason
 from controller_logic.throttle.attribution import DirectionSnapshot, needs_of, scene_of
 from controller_logic.throttle.buckets import buckets_of
 from controller_logic.throttle.decision import Phase, StepKind
-from controller_logic.throttle.input import ActiveThrottle, flows_of
+from controller_logic.throttle.input import ActiveThrottle
 from controller_logic.throttle.pressure import nic_statuses
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
 from tools.simulate.model import SimulatedCluster

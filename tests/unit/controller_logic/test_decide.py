@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from controller_logic.decision import MemberState, Memory
+from controller_logic.contracts.desired import MemberState
+from controller_logic.decision import Memory
 from controller_logic.model import (
     Contract,
     DeletionPolicy,

@@ -6,7 +6,7 @@ import pytest
 
 from controller_logic.model import QuotaWindow, Speed
 from controller_logic.throttle.decision import StepKind, ThrottleStep
-from controller_logic.throttle.settings import ThrottleSettings
+from controller_logic.throttle.input import ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
 from tools.simulate.model import SimulatedCluster
 

@@ -9,7 +9,7 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
 from controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
-from controller_logic.throttle.throttle import throttle
+from controller_logic.throttle.throttle_pass import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
 from tools.simulate.model import SimulatedCluster
 

@@ -5,7 +5,7 @@ import pytest
 from controller_logic.contracts.leaders import Leaders
 from controller_logic.contracts.targets import QuotaScalings, promise_of
 from controller_logic.model import Contract, RateForm, TopicLeaders
-from controller_logic.quotas.entity_plan import AS_PROMISED, ChangeWords, plan_entity
+from controller_logic.quotas.entity_plan import ChangeWords, first_write, plan_entity
 from controller_logic.quotas.plan import rules_of
 from controller_logic.quotas.steps import KeyState, follow
 from tests.unit.controller_logic.worlds import ALICE, MB, START_SECONDS, member, per_broker, per_partition, policy, stored, topology, total
@@ -27,10 +27,12 @@ RULES = rules_of(policy(), START_SECONDS)
 def test_a_first_quota_is_what_its_keys_come_to_one_by_one(contract: Contract) -> None:
     alice = member(ALICE, contract, "orders")
     promise = promise_of(contract, QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice))
-    plan, write = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
+    write = first_write(stored(ALICE), promise, RULES)
+    _, planned = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
     steps = tuple(follow(KeyState(key, None, None), target, RULES.keys) for key, target in promise.targets.items())
-    assert plan is AS_PROMISED
     assert write is not None
+    assert planned is not None
+    assert (write.values, write.ledger, write.message) == (planned.values, planned.ledger, planned.message)
     assert write.ledger is not None
     assert write.values == {step.key: step.text for step in steps}
     assert write.ledger.entries == {step.key: step.entry for step in steps}
@@ -41,5 +43,6 @@ def test_a_first_quota_is_what_its_keys_come_to_one_by_one(contract: Contract) -
 def test_leaders_that_are_not_known_in_full_set_no_first_quota() -> None:
     alice = member(ALICE, per_partition(10 * MB), "leaderless")
     promise = promise_of(alice.contract, QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice))
+    assert first_write(stored(ALICE), promise, RULES) is None
     _, write = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
     assert write is None

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from controller_logic.contracts.desired import MemberState
 from controller_logic.decide import decide
-from controller_logic.decision import MemberState, Memory
+from controller_logic.decision import Memory
 from controller_logic.model import (
     Hold,
     Observation,
@@ -82,12 +83,21 @@ def test_incomplete_knowledge_changes_nothing(lacking: str) -> None:
     assert decision.holds
 
 
-def test_a_hold_that_was_given_changes_nothing_and_is_what_the_members_say() -> None:
-    hold = Hold(Reason.CONTROLLER_ABSENT, "no controller", START_SECONDS)
-    observation: Observation = replace(orders_world().observation(), holds=(hold,))
+def test_an_input_that_is_missing_changes_nothing_and_is_the_reason_of_every_member() -> None:
+    observation: Observation = replace(orders_world().observation(), missing=((Reason.CONTROLLER_ABSENT, "no controller"),))
     decision, _ = decide(observation, Memory())
     assert not decision.writes
+    assert decision.holds == (Hold(Reason.CONTROLLER_ABSENT, "no controller", START_SECONDS),)
     assert report_of(decision, ALICE).reason is Reason.CONTROLLER_ABSENT
+
+
+def test_a_hold_keeps_its_first_time_until_a_pass_is_without_it() -> None:
+    complete, memory, since = orders_world().observation(), Memory(), []
+    away = ((Reason.BROKERS_UNREACHABLE, "no broker answered"),)
+    for seconds, missing in ((0.0, away), (15.0, away), (30.0, ()), (45.0, away)):
+        decision, memory = decide(replace(complete, now_seconds=START_SECONDS + seconds, missing=missing), memory)
+        since += [hold.since_seconds - START_SECONDS for hold in decision.holds]
+    assert since == [0.0, 0.0, 45.0]
 
 
 def test_an_entity_that_was_not_read_is_unknown_not_unlimited() -> None:

@@ -7,9 +7,8 @@ import pytest
 from controller_logic.model import ClientRate, Entity, Level
 from controller_logic.throttle.attribution import DirectionSnapshot, hidden_load
 from controller_logic.throttle.buckets import Bucket, Floor
-from controller_logic.throttle.input import ActiveThrottle, LastChange, ManagedRate, RateHistory
+from controller_logic.throttle.input import ActiveThrottle, LastChange, ManagedRate, RateHistory, ThrottleSettings
 from controller_logic.throttle.pressure import NicStatus, Pressure
-from controller_logic.throttle.settings import ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT
 
 CARD = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)

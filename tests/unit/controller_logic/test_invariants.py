@@ -24,9 +24,9 @@ from controller_logic.model import (
     TopicLeaders,
     Topology,
 )
-from controller_logic.quotas.kafka_window import predicted_mute_seconds, step_distance_seconds
+from controller_logic.quota_values import enforced_rate
+from controller_logic.quotas.kafka_window import predicted_mute_seconds
 from controller_logic.quotas.precedence import same_bucket_fallbacks
-from controller_logic.quotas.values import enforced_rate
 from tests.unit.controller_logic.worlds import DEFAULT_USER, World, policy, stored, tier, topology
 
 ENTITIES = (Entity("a"), Entity("b"), Entity("a", "c"), Entity(None, "c"), Entity("d"))
@@ -122,7 +122,7 @@ def test_no_lowering_may_mute_a_client_for_longer_than_allowed(world: World, sto
 @settings(deadline=None)
 @given(worlds(), turns)
 def test_lowerings_of_one_key_are_a_step_distance_apart(world: World, story: list[Turn]) -> None:
-    distance_seconds = step_distance_seconds(world.policy.window)
+    distance_seconds = world.policy.window.step_distance_seconds
     changed_at: dict[tuple[Entity, QuotaKey], float] = {}
     for turn in story:
         before, decision = play(world, turn)

@@ -3,7 +3,7 @@
 import pytest
 
 from controller_logic.model import QuotaWindow
-from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds, step_distance_seconds
+from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
 from tests.unit.controller_logic.sample_ring import Measured, SampleRing, SampleRule, measure, mute_ms, record
 
 DEFAULT = QuotaWindow()
@@ -89,7 +89,7 @@ def test_predicted_mutes_are_those_of_the_formula() -> None:
 
 @pytest.mark.parametrize(("window", "expected"), [(DEFAULT, 30), (QuotaWindow(2, 1), 6), (QuotaWindow(11, 5), 150)])
 def test_steps_are_as_far_apart_as_the_window_demands(window: QuotaWindow, expected: int) -> None:
-    assert step_distance_seconds(window) == expected
+    assert window.step_distance_seconds == expected
 
 
 def longest_fetch_mute_ms(quotas: list[int], seconds_each: int) -> int:
@@ -112,4 +112,4 @@ def test_a_flat_out_consumer_is_muted_for_minutes_by_a_cliff_and_for_seconds_by_
     steps = [50 * mega]
     while steps[-1] > mega:
         steps.append(max(mega, largest_safe_step(steps[-1], 12, DEFAULT)))
-    assert longest_fetch_mute_ms(steps, step_distance_seconds(DEFAULT)) <= 13_000
+    assert longest_fetch_mute_ms(steps, DEFAULT.step_distance_seconds) <= 13_000

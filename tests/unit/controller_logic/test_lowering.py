@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller_logic.decision import MemberState
+from controller_logic.contracts.desired import MemberState
 from controller_logic.model import MIN_BYTE_RATE, Policy, QuotaWindow
 from controller_logic.quotas.steps import MuteGuard
 from controller_logic.reasons import Reason

@@ -27,8 +27,7 @@ from controller_logic.quotas.steps import KeyStep
 from controller_logic.reasons import Reason
 from controller_logic.throttle import record
 from controller_logic.throttle.buckets import floor_of
-from controller_logic.throttle.input import ManagedRate
-from controller_logic.throttle.settings import ClientFloors
+from controller_logic.throttle.input import ClientFloors, ManagedRate
 from tests.unit.controller_logic.gates import IN, OUT
 from tests.unit.controller_logic.loaded_world import USERS, loaded_world, set_limit
 from tests.unit.controller_logic.worlds import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
 from controller_logic.model import Entity, Observation, WriteKind
-from controller_logic.quotas.values import quota_words
+from controller_logic.quota_values import quota_words
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import ALICE, FETCH, MB, PRODUCE, World, member, per_broker, policy, stored, tier
 

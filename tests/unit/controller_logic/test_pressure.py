@@ -5,9 +5,10 @@ from math import inf, nan
 
 import pytest
 
-from controller_logic.model import Entity, Level, NicSpan, QuotaWindow
-from controller_logic.throttle.input import BrokerLimit, ManagedRate, ThrottleInput, flows_of
-from controller_logic.throttle.pressure import NicStatus, Pressure, blind_brokers, nic_statuses
+from controller_logic.model import BrokerLimit, Entity, Level, NicSpan, QuotaWindow
+from controller_logic.readings import flows_of
+from controller_logic.throttle.input import ManagedRate, ThrottleInput
+from controller_logic.throttle.pressure import NicStatus, Pressure, nic_statuses
 from tests.unit.controller_logic.gates import MB, OUT, asked, spans
 
 
@@ -71,7 +72,8 @@ def test_one_short_pause_of_everybody_is_no_lie() -> None:
 
 
 def test_a_broker_that_is_alive_and_tells_nothing_is_blind() -> None:
-    assert blind_brokers(nics(asked({1: (), 2: spans(50)}))) == {1}
+    found = nics(asked({1: (), 2: spans(50)}))
+    assert [broker for broker, nic in found.items() if not nic.known] == [1]
 
 
 def test_a_dead_broker_that_leads_nothing_is_left_out_even_if_its_last_reading_was_hot() -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from controller_logic.model import MIN_BYTE_RATE, Entity, Level
 from controller_logic.throttle.buckets import floor_of
-from controller_logic.throttle.input import ManagedRate
-from controller_logic.throttle.settings import ClientFloors
+from controller_logic.throttle.input import ClientFloors, ManagedRate
 from tests.goldens.golden import numbers
 from tests.unit.controller_logic.gates import BARE, IN, MB, OUT
 

@@ -7,13 +7,12 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.model import Direction, Entity, Level, QuotaWindow
+from controller_logic.model import BrokerLimit, Direction, Entity, Level, QuotaWindow, RateKey
 from controller_logic.quotas.kafka_window import predicted_mute_seconds
 from controller_logic.throttle.attribution import CUT_ORDER
 from controller_logic.throttle.buckets import floor_of
 from controller_logic.throttle.decision import StepKind, ThrottleDecision
-from controller_logic.throttle.input import BrokerLimit, ManagedRate, RateKey, ThrottleMemory
-from controller_logic.throttle.settings import RELEASED, ClientFloors, ThrottleSettings
+from controller_logic.throttle.input import RELEASED, ClientFloors, ManagedRate, ThrottleMemory, ThrottleSettings
 from tests.unit.controller_logic.gates import MB, OUT
 from tools.simulate.model import SimulatedClient, SimulatedCluster
 

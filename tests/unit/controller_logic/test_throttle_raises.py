@@ -4,9 +4,10 @@ from math import inf
 
 import pytest
 
+from controller_logic.model import RateKey
 from controller_logic.quotas.kafka_window import predicted_mute_seconds
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
-from controller_logic.throttle.input import ActiveThrottle, RateKey, ThrottleMemory
+from controller_logic.throttle.input import ActiveThrottle, ThrottleMemory
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
 from tools.simulate.model import SimulatedClient, SimulatedCluster
 

@@ -7,7 +7,7 @@ from controller_logic.quotas.budget import admit, spend, unexpired
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
 from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
-from controller_logic.throttle.throttle import throttle
+from controller_logic.throttle.throttle_pass import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
 
 

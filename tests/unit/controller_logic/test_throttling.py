@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.decision import LevelState, MemberState, Memory
+from controller_logic.contracts.desired import MemberState
+from controller_logic.decision import LevelState, Memory
 from controller_logic.model import Level, Mode, Speed, TopicLeaders, WriteKind
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller_logic.decision import Decision, Memory
 from controller_logic.model import Level
-from controller_logic.quotas.values import enforced_rate
+from controller_logic.quota_values import enforced_rate
 from controller_logic.reasons import Reason
 from tests.unit.controller_logic.loaded_world import THROTTLED, USERS, LoadedWorld, in_force, loaded_world, set_limit
 from tests.unit.controller_logic.worlds import FETCH, MB, member, per_broker

@@ -10,8 +10,7 @@ from math import ceil
 
 from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, adapt
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, LeaderSpread
-from controller_logic.model import ClientRate, Direction, Entity, Readings
-from controller_logic.throttle.input import RateKey
+from controller_logic.model import ClientRate, Direction, Entity, RateKey, Readings
 from tests.unit.controller_logic.sample_ring import SampleRing, measure, mute_ms, record
 
 MB = 1_000_000

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from controller_logic.contracts.desired import MemberReport
 from controller_logic.decide import decide, settle
-from controller_logic.decision import Decision, MemberReport, Memory
+from controller_logic.decision import Decision, Memory
 from controller_logic.model import (
     Contract,
     Default,

@@ -15,13 +15,13 @@ from math import isfinite
 
 import structlog
 
+from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.overrides import Overridden
-from controller_logic.decision import Decision, MemberReport, MemberState
-from controller_logic.model import Direction, Entity, Hold, Override, QuotaKey, QuotaWrite, Readings
-from controller_logic.quotas.values import number_of
+from controller_logic.decision import Decision
+from controller_logic.model import Direction, Entity, Hold, Override, QuotaKey, QuotaWrite, RateKey, Readings
+from controller_logic.quota_values import number_of
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ACTIONS, Acts, Phase, Round, StepKind, ThrottleDecision, ThrottleStep, new_acts
-from controller_logic.throttle.input import RateKey
 from controller_logic.throttle.record import as_mapping
 from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
 from tidegate.control.reconcile import Applied

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from controller_logic.decision import Decision, LevelReport, LevelState, MemberState
+from controller_logic.contracts.desired import MemberState
+from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import Direction, Hold, Mode, ReadingProblem
 from controller_logic.reasons import STALLED, Reason
 from controller_logic.rollup_schedule import Due, Window

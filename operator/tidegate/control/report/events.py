@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller_logic.decision import LevelReport, LevelState, MemberReport, MemberState
+from controller_logic.contracts.desired import MemberReport, MemberState
+from controller_logic.decision import LevelReport, LevelState
 from controller_logic.model import Entity, QuotaWrite
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure, Watched, WatchedBroker

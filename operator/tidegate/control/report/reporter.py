@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 import structlog
 
-from controller_logic.decision import MemberReport
+from controller_logic.contracts.desired import MemberReport
 from controller_logic.model import Advice, Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared, object_key

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.overrides import NotApplicable, Overridden
-from controller_logic.decision import Decision, LevelReport, LevelState, MemberReport, MemberState
+from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import Advice, BrokerLimit, Entity, Hold, Mode, Override, QuotaKey
-from controller_logic.quotas.values import KEY_WORDS
+from controller_logic.quota_values import KEY_WORDS
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure
 from tidegate.control.declared import Declared, object_key

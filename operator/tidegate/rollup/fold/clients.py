@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
-from controller_logic.throttle.settings import BINDING_MILLISECONDS
+from controller_logic.readings import BINDING_MILLISECONDS
 from tidegate.rollup.fold.gauges import Client, Gauges, WindowCells, part_of
 from tidegate.rollup.fold.windows import Rate, ScrapeGrid, StepFunction, scrapes_around
 

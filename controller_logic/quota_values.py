@@ -45,7 +45,7 @@ def enforced_rate(text: str | None) -> int | None:
     """The byte rate that a broker enforces for this text, in whole bytes per second.
 
     None = nothing is limited: the quota is absent, the number is one that Kafka's arithmetic never throttles on (zero and below,
-    kafka-quotas 4.6), or it is beyond every NIC (9 PB/s, what `metering.py` writes so that brokers count).
+    kafka-quotas 4.6), or it is beyond every NIC (9 PB/s, what `contracts/desired.py` writes so that brokers count).
     """
     number = number_of(text)
     return ceil(number) if number is not None and 0 < number < MAX_BYTE_RATE else None
