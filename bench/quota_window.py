@@ -187,7 +187,7 @@ def load_clients(kafka: KafkaLab) -> Iterator[tuple[Client, LoadClient]]:
 
 
 _KEYS = ("window", "second", "phase")
-_CARD = ("egress", "ingress")
+_NIC_DIRECTIONS = ("egress", "ingress")
 
 
 class Phase(StrEnum):
@@ -224,7 +224,7 @@ def write_rows(path: Path, rows: Iterable[Second]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
-        out.writerow([*_KEYS, *(client.name for client in CLIENTS), *_CARD])
+        out.writerow([*_KEYS, *(client.name for client in CLIENTS), *_NIC_DIRECTIONS])
         for row in rows:
             amounts = [row.of(client) for client in CLIENTS]
             out.writerow([row.window, row.second, row.phase, *amounts, row.egress, row.ingress])
@@ -238,7 +238,7 @@ def read_rows(path: Path) -> list[Second]:
 
 def _second(fields: dict[str, str]) -> Second:
     moved = {client.name: int(fields[client.name]) for client in CLIENTS}
-    egress, ingress = (int(fields[direction]) for direction in _CARD)
+    egress, ingress = (int(fields[direction]) for direction in _NIC_DIRECTIONS)
     return Second(int(fields["window"]), int(fields["second"]), Phase(fields["phase"]), moved, egress, ingress)
 
 

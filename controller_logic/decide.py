@@ -163,7 +163,7 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
 def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
-    spreads = [member.ground.spread if member.ground is not None else None for member in members]
+    spreads = [member.scaling.spread if member.scaling is not None else None for member in members]
     skews = [spread.skew if spread is not None else None for spread in spreads]
     late = circumstances.unwritten | {entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives}
     due = [step.due_in_seconds for entity_plan in plan.entities.values() for step in entity_plan.steps if step.due_in_seconds]

@@ -308,7 +308,7 @@ MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.
 class Contract:
     """What a member is promised: byte rates in one form, plus two optional per-broker quotas. None = not managed.
 
-    `lent` are the byte rates that only an override gives: they end with it. A contract that `is_empty` promises nothing and limits nothing.
+    `override_only_keys` are the byte rates that only an override gives: they end with it. A contract that `is_empty` limits nothing.
     """
 
     form: RateForm

@@ -114,7 +114,7 @@ def report(promised: MemberReport, plan: EntityPlan | None, circumstances: Circu
     plan = plan or AS_PROMISED
     state, reason, wording = _verdict(promised, plan, circumstances)
     in_force = _in_force(promised, plan, circumstances)
-    return MemberReport(promised.tier, promised.member, promised.ground, state, reason, wording, in_force)
+    return MemberReport(promised.tier, promised.member, promised.scaling, state, reason, wording, in_force)
 
 
 def _verdict(promised: MemberReport, plan: EntityPlan, circumstances: Circumstances) -> Verdict:

@@ -15,7 +15,7 @@ from e2e.cluster import Cluster, cluster
 from e2e.kafka_side import KafkaSide
 from e2e.login import SECRET, Login
 from e2e.release import Image, Release
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from image import build
 from lab.kafka import KafkaLab
 from lab.kubernetes.tools import Helm
@@ -86,12 +86,12 @@ def topic(kafka: KafkaLab) -> str:
 
 
 @pytest.fixture
-def scene(kubernetes: Cluster, release: Release, in_kafka: KafkaSide) -> Iterator[Scene]:
+def scene(kubernetes: Cluster, release: Release, in_kafka: KafkaSide) -> Iterator[Scenario]:
     """A namespace with a login for Prometheus in it, deleted at the end; by then no log and no event may hold the password."""
     assert release.pods(), "the scenario needs an operator"
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
     kubernetes.kubectl("create", "namespace", namespace)
-    opened = Scene(kubernetes, namespace)
+    opened = Scenario(kubernetes, namespace)
     login = Login()
     opened.kubectl("create", "secret", "generic", SECRET, *(f"--from-literal={key}={value}" for key, value in login.literals().items()))
     yield opened

@@ -11,7 +11,7 @@ from typing import Any
 
 from e2e.cluster import Cluster
 from e2e.declared import Document
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from lab.process import wait_until
 from tidegate.control.rollups import pod_of
 from tidegate.kube.rollup_jobs import job_body
@@ -29,7 +29,7 @@ _PODS_SECONDS = 180.0
 class Rollups:
     """What a scenario sees of rollups in its namespace. `image` is what the operator was configured with."""
 
-    def __init__(self, scene: Scene, cluster: Cluster, image: str) -> None:
+    def __init__(self, scene: Scenario, cluster: Cluster, image: str) -> None:
         self._scene = scene
         self._cluster = cluster
         self._image = image

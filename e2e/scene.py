@@ -15,7 +15,7 @@ from lab.process import wait_until
 _TIMEOUT_SECONDS = 60.0
 
 
-class Scene:
+class Scenario:
     """One namespace. Objects are named as kubectl names them: `bbp/orders`, `bt/gold`, `qo/more`."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:

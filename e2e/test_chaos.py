@@ -18,7 +18,7 @@ from e2e.conftest import USERS
 from e2e.declared import MB, Document, policy, tier, watching
 from e2e.kafka_side import KafkaSide
 from e2e.release import Release
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from lab.errors import LabError
 from lab.kafka import Broker, KafkaLab
 from lab.process import wait_until
@@ -36,7 +36,7 @@ class Chaos:
     """What is killed, and what changes meanwhile."""
 
     dice: random.Random
-    scene: Scene
+    scene: Scenario
     topic: str
     kafka: KafkaLab
     prometheus: PrometheusLab
@@ -98,7 +98,7 @@ def _start_as_a_supervisor_would(broker: Broker, *, attempts: int = 10) -> None:
 
 @pytest.mark.timeout(2400)
 def test_after_fifty_kills_everything_agrees(
-    scene: Scene,
+    scene: Scenario,
     topic: str,
     kafka: KafkaLab,
     prometheus: PrometheusLab,

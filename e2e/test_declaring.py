@@ -8,19 +8,19 @@ import pytest
 
 from e2e.declared import MB, override, policy, tier
 from e2e.kafka_side import KafkaSide
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from lab.kafka import KafkaLab
 
 
 @pytest.fixture
-def promised(scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> Scene:
+def promised(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> Scenario:
     """checkout has 10 MB/s."""
     scene.declare(policy(kafka), tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
     in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
     return scene
 
 
-def test_nonsense_is_refused_at_admission_with_what_to_do(scene: Scene, topic: str, kafka: KafkaLab) -> None:
+def test_nonsense_is_refused_at_admission_with_what_to_do(scene: Scenario, topic: str, kafka: KafkaLab) -> None:
     by_brokers = policy(kafka)
     by_brokers["spec"]["kafka"] = {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}
     assert "spec.kafka.quotaStore" in scene.refusal(by_brokers)
@@ -29,7 +29,7 @@ def test_nonsense_is_refused_at_admission_with_what_to_do(scene: Scene, topic: s
     assert scene.kubectl("get", "bbp,bt", "-o", "name") == ""
 
 
-def test_a_paused_policy_freezes_everything_as_it_is(promised: Scene, in_kafka: KafkaSide) -> None:
+def test_a_paused_policy_freezes_everything_as_it_is(promised: Scenario, in_kafka: KafkaSide) -> None:
     promised.kubectl("annotate", "bbp/orders", "tidegate.io/paused=true")
     promised.waits_for("bbp/orders", "Ready", "False", reason="Paused")
     members = promised.read("bt/gold")["spec"]["members"]
@@ -45,7 +45,7 @@ def test_a_paused_policy_freezes_everything_as_it_is(promised: Scene, in_kafka: 
     promised.delete("bbp/orders")
 
 
-def test_an_override_holds_for_as_long_as_it_says(promised: Scene, in_kafka: KafkaSide) -> None:
+def test_an_override_holds_for_as_long_as_it_says(promised: Scenario, in_kafka: KafkaSide) -> None:
     promised.declare(override("more", user="checkout", fetch_per_partition=40 * MB, seconds=25))
     in_kafka.wait_for_fetch_quota("checkout", 40 * MB, timeout_seconds=20)
     in_kafka.wait_for_fetch_quota("checkout", 10 * MB, timeout_seconds=60)
@@ -54,7 +54,7 @@ def test_an_override_holds_for_as_long_as_it_says(promised: Scene, in_kafka: Kaf
 
 
 def test_a_second_policy_for_the_same_cluster_reports_whose_it_is_and_writes_nothing(
-    promised: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide
+    promised: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide
 ) -> None:
     promised.declare(policy(kafka, name="second"), tier("copy", "L0", {"orders": 20 * MB}, topic=topic, policy="second"))
     refused = promised.waits_for("bbp/second", "Ready", "False", reason="ClusterAlreadyManaged")

@@ -7,16 +7,16 @@ import time
 from e2e.declared import MB, policy, tier
 from e2e.kafka_side import KafkaSide
 from e2e.release import Release
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from lab.kafka import KafkaLab
 
 
-def promise(scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
+def promise(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
     scene.declare(policy(kafka), tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
     in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
 
 
-def test_a_namespace_goes_with_everything_in_it(scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
+def test_a_namespace_goes_with_everything_in_it(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
     promise(scene, topic, kafka, in_kafka)
     scene.delete_namespace(timeout_seconds=60)
     in_kafka.wait_for_fetch_quota("checkout", None)
@@ -24,7 +24,7 @@ def test_a_namespace_goes_with_everything_in_it(scene: Scene, topic: str, kafka:
 
 
 def test_without_the_operator_a_deleted_policy_waits_for_it_and_tiers_do_not(
-    scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide, release: Release
+    scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide, release: Release
 ) -> None:
     promise(scene, topic, kafka, in_kafka)
     release.scale(0)

@@ -12,7 +12,7 @@ from e2e.conftest import USERS
 from e2e.declared import MB, policy, tier, watching
 from e2e.kafka_side import KafkaSide
 from e2e.release import Release
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from lab.episodes import Business, fill_topic, running_clients
 from lab.kafka import KafkaLab
 from lab.process import wait_until
@@ -26,7 +26,7 @@ LEVELS = dict(zip(USERS, ("L0", "L1", "L2", "L3"), strict=True))
 
 
 @pytest.fixture
-def episode(scene: Scene, topic: str, kafka: KafkaLab, prometheus: PrometheusLab, in_kafka: KafkaSide) -> Iterator[QuotaWatch]:
+def episode(scene: Scenario, topic: str, kafka: KafkaLab, prometheus: PrometheusLab, in_kafka: KafkaSide) -> Iterator[QuotaWatch]:
     """Four businesses that read 10 MB/s each from broker 1, and a limit that no one reaches."""
     tiers = [tier(level.lower(), level, {user: CONTRACT}, topic=topic, throttled=THROTTLED.get(user)) for user, level in LEVELS.items()]
     scene.declare(policy(kafka, **watching(prometheus, egress_limit=FAR_AWAY)), *tiers)
@@ -41,7 +41,7 @@ def episode(scene: Scene, topic: str, kafka: KafkaLab, prometheus: PrometheusLab
     scene.delete("bbp/orders")
 
 
-def limit(scene: Scene, bytes_per_second: int) -> float:
+def limit(scene: Scenario, bytes_per_second: int) -> float:
     before = time.time()
     scene.edit("bbp/orders", {"brokers": {"egress": {"limit": str(bytes_per_second)}}})
     return before
@@ -51,7 +51,7 @@ def is_lowered(quotas: QuotaWatch, user: str) -> bool:
     return min(value or 0 for value in quotas.values(user)) < CONTRACT
 
 
-def test_tiers_go_down_from_l3_on_and_all_come_back(scene: Scene, episode: QuotaWatch, in_kafka: KafkaSide, release: Release) -> None:
+def test_tiers_go_down_from_l3_on_and_all_come_back(scene: Scenario, episode: QuotaWatch, in_kafka: KafkaSide, release: Release) -> None:
     began = limit(scene, LIMIT)
     wait_until(lambda: in_kafka.fetch_quota("reports") == THROTTLED["reports"], "L3 at its throttled rate", timeout_seconds=150)
     throttling = scene.waits_for("bbp/orders", "Throttling")
@@ -68,7 +68,7 @@ def test_tiers_go_down_from_l3_on_and_all_come_back(scene: Scene, episode: Quota
 
 
 def test_a_replica_killed_in_the_middle_of_a_step_is_replaced_and_nothing_is_done_twice(
-    scene: Scene, episode: QuotaWatch, release: Release
+    scene: Scenario, episode: QuotaWatch, release: Release
 ) -> None:
     began = limit(scene, LIMIT)
     wait_until(lambda: is_lowered(episode, "reports"), "the first step of L3", timeout_seconds=90, poll_seconds=0.05)

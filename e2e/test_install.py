@@ -7,11 +7,11 @@ import pytest
 from e2e.declared import MB, policy, tier
 from e2e.kafka_side import KafkaSide
 from e2e.release import Release
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from lab.kafka import KafkaLab
 
 
-def test_a_promise_becomes_a_quota_and_follows_the_leaders(scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
+def test_a_promise_becomes_a_quota_and_follows_the_leaders(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
     with_login = policy(kafka)
     with_login["spec"]["kafka"] |= {
         "bootstrapServers": kafka.sasl_bootstrap_servers,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from e2e.declared import MB, policy, tier, watching
 from e2e.kafka_side import KafkaSide
 from e2e.release import Release
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from lab.kafka import KafkaLab
 from lab.prometheus import PrometheusLab
 
 
 def test_without_zookeeper_everything_stands_and_goes_on_afterwards(
-    scene: Scene, topic: str, kafka: KafkaLab, in_kafka: KafkaSide, release: Release
+    scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide, release: Release
 ) -> None:
     scene.declare(policy(kafka), tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
     in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
@@ -31,7 +31,7 @@ def test_without_zookeeper_everything_stands_and_goes_on_afterwards(
 
 
 def test_without_prometheus_contracts_are_kept_and_said_to_be_blind(
-    scene: Scene, topic: str, kafka: KafkaLab, prometheus: PrometheusLab, in_kafka: KafkaSide
+    scene: Scenario, topic: str, kafka: KafkaLab, prometheus: PrometheusLab, in_kafka: KafkaSide
 ) -> None:
     nowhere = watching(prometheus, egress_limit=1000 * MB)
     nowhere["metrics"]["prometheus"]["url"] = prometheus.url.rsplit(":", 1)[0] + ":9"

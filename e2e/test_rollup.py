@@ -18,7 +18,7 @@ from e2e.login import Login
 from e2e.release import Release
 from e2e.rollup_history import USERS, bytes_of, made_up_history, window
 from e2e.rollups import ACCOUNT, Rollups, rolling_up, shown, tables_in
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from image import ROLLUP, build
 from lab.episodes import Business, fill_topic, running_clients
 from lab.kafka import KafkaLab
@@ -44,7 +44,7 @@ def image(kubernetes: Cluster) -> str:
 
 
 @pytest.fixture
-def rollups(scene: Scene, kubernetes: Cluster, release: Release, image: str) -> Iterator[Rollups]:
+def rollups(scene: Scenario, kubernetes: Cluster, release: Release, image: str) -> Iterator[Rollups]:
     """The operator offers rollups in the scenario's namespace."""
     offered = {"enabled": "true", "executors.enabled": "true", "image": image, "namespaces": f"{{{scene.namespace}}}"}
     values: dict[str, Any] = {f"rollup.{name}": value for name, value in offered.items()}
@@ -62,7 +62,7 @@ def history(kafka: KafkaLab) -> Iterator[HistoryServer]:
 
 
 @pytest.fixture
-def declared(scene: Scene, rollups: Rollups, kafka: KafkaLab, history: HistoryServer) -> Callable[[str], Any]:
+def declared(scene: Scenario, rollups: Rollups, kafka: KafkaLab, history: HistoryServer) -> Callable[[str], Any]:
     """Makes a policy with a store of its own, whose windows are so long that the operator makes no Job meanwhile."""
 
     def declare(name: str) -> Any:
@@ -76,7 +76,7 @@ def declared(scene: Scene, rollups: Rollups, kafka: KafkaLab, history: HistorySe
 
 
 def test_whoever_is_killed_the_tables_are_those_of_an_undisturbed_run(
-    rollups: Rollups, declared: Callable[[str], Any], kubernetes: Cluster, scene: Scene
+    rollups: Rollups, declared: Callable[[str], Any], kubernetes: Cluster, scene: Scenario
 ) -> None:
     undisturbed, without_executor, without_driver = (declared(name) for name in ("calm", "executor", "driver"))
 
@@ -115,7 +115,7 @@ def test_a_job_that_can_never_succeed_is_not_tried_again_and_says_why(rollups: R
 
 
 def test_a_scheduled_job_publishes_what_was_read_just_now(
-    scene: Scene, rollups: Rollups, topic: str, kafka: KafkaLab, prometheus: PrometheusLab, in_kafka: KafkaSide
+    scene: Scenario, rollups: Rollups, topic: str, kafka: KafkaLab, prometheus: PrometheusLab, in_kafka: KafkaSide
 ) -> None:
     store = rollups.volume("usage")
     gold = tier("gold", "L0", {"checkout": 30 * MB}, topic=topic)
@@ -138,7 +138,7 @@ def test_a_scheduled_job_publishes_what_was_read_just_now(
     wait_until(lambda: not rollups.jobs("orders"), "the Jobs to go with their policy", timeout_seconds=90)
 
 
-def published_until(scene: Scene) -> str:
+def published_until(scene: Scenario) -> str:
     return str((scene.read("bbp/orders").get("status") or {}).get("rollup", {}).get("publishedUntil", ""))
 
 
@@ -146,7 +146,7 @@ def wait_for_any_file(store: Any, folder: str) -> None:
     wait_until(lambda: any((shown(store) / folder).rglob("*.*")), f"a file in {folder}", timeout_seconds=240, poll_seconds=0.05)
 
 
-def assert_every_right_was_needed(kubernetes: Cluster, scene: Scene) -> None:
+def assert_every_right_was_needed(kubernetes: Cluster, scene: Scenario) -> None:
     """What the Jobs' account may do is what they did."""
     assert isinstance(kubernetes, NodeLab | KindLab)
     who = f"system:serviceaccount:{scene.namespace}:{ACCOUNT}"

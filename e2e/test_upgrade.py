@@ -13,14 +13,14 @@ from e2e.conftest import USERS
 from e2e.declared import MB, policy, tier
 from e2e.kafka_side import KafkaSide
 from e2e.release import CHART, Release
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from lab.kafka import KafkaLab
 from lab.process import wait_until
 from lab.quota_watch import QuotaWatch
 
 
 def test_an_upgrade_keeps_definitions_objects_and_quotas(
-    scene: Scene,
+    scene: Scenario,
     topic: str,
     kafka: KafkaLab,
     in_kafka: KafkaSide,

@@ -17,7 +17,7 @@ from bench.results import Figure, percentile
 from e2e.declared import MB, policy, tier
 from e2e.kafka_side import KafkaSide
 from e2e.release import NAMESPACE, Image, Release
-from e2e.scene import Scene
+from e2e.scene import Scenario
 from image import BuiltImage, build
 from lab.kafka import KafkaLab
 from lab.kubernetes.node import NodeLab
@@ -37,7 +37,7 @@ class _Installed:
     kafka: KafkaLab
     node: NodeLab
     release: Release
-    scene: Scene
+    scene: Scenario
     in_kafka: KafkaSide
     topic: str
     ready_seconds: float
@@ -83,7 +83,7 @@ def _installed(image: BuiltImage) -> Iterator[_Installed]:
             release = Release(node, Helm(Path(home), node.kubeconfig), Image(repository, tag))
             ready_seconds = release.install()
             node.kubectl("create", "namespace", "bench")
-            yield _Installed(kafka, node, release, Scene(node, "bench"), KafkaSide(kafka, zookeeper), "bench", ready_seconds)
+            yield _Installed(kafka, node, release, Scenario(node, "bench"), KafkaSide(kafka, zookeeper), "bench", ready_seconds)
 
 
 @contextmanager

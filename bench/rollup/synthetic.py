@@ -308,7 +308,7 @@ def _byte_rates(sent: Whole, times: Whole, windows: Windows) -> NDArray[np.float
 
 SCRAPE_MS = 15_000
 _MADE = 4
-_CARD_OVERHEAD = 1.05
+_NIC_OVERHEAD = 1.05
 _WAYS = {"produce": ("Produce", "in", "receive"), "fetch": ("Fetch", "out", "transmit")}
 
 
@@ -377,7 +377,7 @@ def _of_broker(broker: int, way: Direction, made: MadeDirection) -> Iterator[Ser
     resource, flow, wire = _WAYS[way]
     own, total = {"broker": str(broker)}, made.samples.client_bytes[0]
     yield replace(total, labels={**own, "__name__": f"kafka_broker_bytes{flow}_total"})
-    on_wire = np.floor(total.values * _CARD_OVERHEAD)
+    on_wire = np.floor(total.values * _NIC_OVERHEAD)
     yield replace(total, labels={**own, "__name__": f"node_network_{wire}_bytes_total", "device": "eth0"}, values=on_wire)
     for name, gauges in (("kafka_quota_byte_rate", made.samples.rates), ("kafka_quota_throttle_time", made.samples.throttle_times)):
         for one in gauges:

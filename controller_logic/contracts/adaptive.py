@@ -262,8 +262,8 @@ class _AdaptiveController:
         return Measurement(min(times), rates, frozenset(throttled)) if times else None
 
     def _is_unknown(self, rate: AdaptiveRate, broker: int) -> bool:
-        told = (rate.entity, broker, rate.direction) in self._given.readings.clients
-        return told or not self._flows.is_measured(broker, rate.direction)
+        reported = (rate.entity, broker, rate.direction) in self._given.readings.clients
+        return reported or not self._flows.is_measured(broker, rate.direction)
 
     def _with(self, known: Adaptation, sighting: Measurement) -> Adaptation:
         """The newest sightings; one that was taken while the window still held bytes from before the last change does not count."""

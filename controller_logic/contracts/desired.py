@@ -57,13 +57,13 @@ class MemberState(StrEnum):
 class MemberReport:
     """One member after the pass. Rates are bytes per second.
 
-    `ground` is what its contract stands on, None where nothing is promised. `wording` is what `message` says, None = what is
+    `scaling` is what scales its contract, None where nothing is promised. `wording` is what `message` says, None = what is
     promised. `in_force` is what stands per broker once the pass's writes are applied, None = what is promised.
     """
 
     tier: Tier
     member: Member
-    ground: QuotaScaling | None
+    scaling: QuotaScaling | None
     state: MemberState
     reason: Reason
     wording: str | None = None
@@ -93,12 +93,12 @@ class MemberReport:
     @property
     def promise(self) -> Promise:
         """The contract on its basis, worked out when it is asked for."""
-        return promise_of(self.member.contract, self.ground)
+        return promise_of(self.member.contract, self.scaling)
 
     @property
     def spread(self) -> LeaderSpread | None:
         """How the leaders of its topics lie; None where it has none or the leaders are unknown."""
-        return self.ground.spread if self.ground is not None else None
+        return self.scaling.spread if self.scaling is not None else None
 
     @property
     def leaders(self) -> int | None:
@@ -140,22 +140,22 @@ class MemberReport:
 _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 
-def promised_report(tier: Tier, member: Member, ground: QuotaScaling | None) -> MemberReport:
+def promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -> MemberReport:
     """What is said of a member that ends as promised; without a basis the policy is being deleted and promises nothing."""
-    if ground is None:
+    if scaling is None:
         words = "the policy is being deleted: the quota is what it was before Tidegate"
         return MemberReport(tier, member, None, MemberState.UNLIMITED, Reason.GIVEN_BACK, words)
-    spread, contract = ground.spread, member.contract
+    spread, contract = scaling.spread, member.contract
     if spread is not None and spread.missing:
-        words = _missing_words(promise_of(contract, ground), spread)
-        return MemberReport(tier, member, ground, MemberState.TOPIC_NOT_FOUND, Reason.TOPIC_NOT_FOUND, words)
+        words = _missing_words(promise_of(contract, scaling), spread)
+        return MemberReport(tier, member, scaling, MemberState.TOPIC_NOT_FOUND, Reason.TOPIC_NOT_FOUND, words)
     if contract is None or contract.is_empty:
         words = f"no contract: not limited by Tidegate{' and never throttled' if tier.level is Level.L0 else ''}"
-        return MemberReport(tier, member, ground, MemberState.UNLIMITED, Reason.IN_SYNC, words)
+        return MemberReport(tier, member, scaling, MemberState.UNLIMITED, Reason.IN_SYNC, words)
     if tier.throttled and not member.exempt and throttled_rates(tier, member) is None:
-        words = f"{promise_of(contract, ground)}; never throttled: its tier gives no throttled rate {contract.form.value}"
-        return MemberReport(tier, member, ground, _CONTRACT, Reason.NO_THROTTLED_RATE, words)
-    return MemberReport(tier, member, ground, _CONTRACT, _AS_PROMISED)
+        words = f"{promise_of(contract, scaling)}; never throttled: its tier gives no throttled rate {contract.form.value}"
+        return MemberReport(tier, member, scaling, _CONTRACT, Reason.NO_THROTTLED_RATE, words)
+    return MemberReport(tier, member, scaling, _CONTRACT, _AS_PROMISED)
 
 
 def overlapping_report(report: MemberReport, owner: MemberReport) -> MemberReport:
@@ -185,7 +185,7 @@ class Desired:
     members: tuple[MemberReport, ...] = ()
     owners: Mapping[Entity, MemberReport] = field(default_factory=dict)
     defaults: Mapping[Entity, Promise] = field(default_factory=dict)
-    grounds: QuotaScalings | None = None
+    scalings: QuotaScalings | None = None
     held: ThrottledTargets = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
@@ -205,13 +205,13 @@ class Desired:
     def floor_of(self, owner: MemberReport) -> Promise:
         """What the member may be throttled to, on the same leaders as its contract; nothing where it is never throttled."""
         rates = throttled_rates(owner.tier, owner.member)
-        return NOTHING if rates is None or self.grounds is None else promise_of(rates, self.grounds.of(rates.form, owner.member))
+        return NOTHING if rates is None or self.scalings is None else promise_of(rates, self.scalings.of(rates.form, owner.member))
 
     def promises(self) -> Iterator[tuple[Entity, Promise]]:
         """Every entity that is named with what it should have now, members first."""
         held = self.held
         for entity, owner in self.owners.items():
-            promise = promise_of(owner.member.contract, owner.ground)
+            promise = promise_of(owner.member.contract, owner.scaling)
             yield entity, held_down(promise, held[entity]) if held and entity in held else promise
         yield from self.defaults.items()
 
@@ -224,16 +224,16 @@ def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None, *,
 
     A policy that is being deleted promises nothing to anybody.
     """
-    grounds = None if policy.deleting else QuotaScalings(leaders, policy.scaling, adaptations)
+    scalings = None if policy.deleting else QuotaScalings(leaders, policy.scaling, adaptations)
     owners: dict[Entity, MemberReport] = {}
     members = []
     for tier in tiers:
         for member in tier.members:
-            report = promised_report(tier, member, None if grounds is None else grounds.under(member))
+            report = promised_report(tier, member, None if scalings is None else scalings.under(member))
             owner = owners.setdefault(member.entity, report)
             members.append(report if owner is report else overlapping_report(report, owner))
     defaults = {} if policy.deleting else {key: default_promise(rates) for key, rates in policy.defaults.items() if key not in owners}
-    return Desired(tuple(members), owners, defaults, grounds)
+    return Desired(tuple(members), owners, defaults, scalings)
 
 
 # Whether Kafka's default user gets a quota that never binds, so that brokers count every user's

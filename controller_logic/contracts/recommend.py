@@ -77,13 +77,13 @@ def scaling_of(member: Member, contract: Contract, leaders: Leaders | None) -> R
     return RateBasis(spread.partitions, max(1.0, spread.skew or 1.0))
 
 
-def needed_rate(usage: DirectionUsage, form: RateForm, ground: RateBasis, *, headroom_percent: int) -> int:
+def needed_rate(usage: DirectionUsage, form: RateForm, basis: RateBasis, *, headroom_percent: int) -> int:
     """The rate in the contract's form that usage asks for, headroom included; never above what Kafka can hold."""
     if form is RateForm.PER_BROKER:
         per_rate = usage.p99_busiest
     else:
-        per_rate = max(usage.p99_total, usage.p99_busiest * max(1, usage.brokers) / ground.skew)
-        per_rate /= ground.times if form is RateForm.PER_PARTITION else 1
+        per_rate = max(usage.p99_total, usage.p99_busiest * max(1, usage.brokers) / basis.skew)
+        per_rate /= basis.times if form is RateForm.PER_PARTITION else 1
     return min(MAX_BYTE_RATE, rounded_up(per_rate * (100 + headroom_percent) / 100))
 
 
@@ -250,13 +250,13 @@ class _Advisor:
         wishes: dict[Place, RateRequest] = {}
         refusals: dict[Place, Advice] = {}
         for tier, member, contract in _contracts(self._basis.tiers):
-            ground = scaling_of(member, contract, self._leaders)
+            basis = scaling_of(member, contract, self._leaders)
             for key, declared in _rates(contract):
-                said = RateRequest(tier, member, key, contract.form, declared, declared, declared, 0 if ground is None else ground.times)
-                problem = self._problem(said, ground)
+                said = RateRequest(tier, member, key, contract.form, declared, declared, declared, 0 if basis is None else basis.times)
+                problem = self._problem(said, basis)
                 if problem is not None:
                     refusals[member.entity, key] = Advice(tier.key, member.name, key, declared, *problem)
-                wishes[member.entity, key] = said if problem is not None else self._wish(said, ground)
+                wishes[member.entity, key] = said if problem is not None else self._wish(said, basis)
         return self._gathered(wishes, refusals)
 
     def _gathered(self, wishes: Mapping[Place, RateRequest], refusals: Mapping[Place, Advice]) -> Recommendations:
@@ -272,9 +272,9 @@ class _Advisor:
         is_complete = self._leaders is not None and not any(one.reason is Reason.TOPOLOGY_INCOMPLETE for one in refusals.values())
         return Recommendations(_applied(self._basis.tiers, advice), advice, kept, self._basis, is_complete)
 
-    def _problem(self, wish: RateRequest, ground: RateBasis | None) -> tuple[Reason, str] | None:
+    def _problem(self, wish: RateRequest, basis: RateBasis | None) -> tuple[Reason, str] | None:
         problem = _unusable(self._usage.figures.get((wish.member.entity, wish.key)), days=self._usage.days)
-        if problem is None and ground is None and self._before(wish) is None:
+        if problem is None and basis is None and self._before(wish) is None:
             return Reason.TOPOLOGY_INCOMPLETE, "the partitions of its topics are not known in full, nor so a rate for each"
         return problem
 
@@ -283,31 +283,31 @@ class _Advisor:
         before = self._kept.get((wish.member.entity, wish.key))
         return before if before is not None and before.form is wish.form else None
 
-    def _wish(self, wish: RateRequest, ground: RateBasis | None) -> RateRequest:
+    def _wish(self, wish: RateRequest, basis: RateBasis | None) -> RateRequest:
         """What usage asks for and what of it is wanted; as before where that is less than a tenth away, or leaders are not known now."""
         before, floor = self._before(wish), _floor(wish)
         asked = wish.declared
-        if ground is not None:
+        if basis is not None:
             figures = self._usage.figures[wish.member.entity, wish.key]
-            asked = needed_rate(figures, wish.form, ground, headroom_percent=self._terms.headroom_percent)
-        if before is not None and (ground is None or not _is_worth_it(asked, before.asked)):
+            asked = needed_rate(figures, wish.form, basis, headroom_percent=self._terms.headroom_percent)
+        if before is not None and (basis is None or not _is_worth_it(asked, before.asked)):
             return _with_wants(wish, before.asked, max(before.recommended, floor), is_kept=True)
         limit, wanted = self._most[wish.key], asked
-        if limit is not None and ground is not None:
-            wanted = min(asked, max(wish.declared, _most(limit, wish.form, ground, live_brokers=self._live_brokers)))
+        if limit is not None and basis is not None:
+            wanted = min(asked, max(wish.declared, _most(limit, wish.form, basis, live_brokers=self._live_brokers)))
         return _with_wants(wish, asked, max(wanted, floor))
 
     def _advice(self, wish: RateRequest, cuts: Cuts) -> Advice:
         part = 1.0 if wish.is_kept else cuts.get((wish.tier.key, wish.key), 1.0)
         wanted = wish.wanted if wish.wanted <= wish.declared else wish.declared + int((wish.wanted - wish.declared) * part)
         usage = self._usage.figures[wish.member.entity, wish.key]
-        told = _words(usage, days=self._usage.days, headroom_percent=self._terms.headroom_percent)
+        measured_text = _words(usage, days=self._usage.days, headroom_percent=self._terms.headroom_percent)
         if not _is_worth_it(wanted, wish.declared):
             spent = wish.asked > wish.declared and _is_worth_it(wish.asked, wish.declared)
             reason = Reason.SHARE_SPENT if spent else Reason.CONTRACT_FITS
             why = "the tier's share of the brokers' limits is spent" if spent else "the contract fits"
-            return Advice(wish.tier.key, wish.member.name, wish.key, wish.declared, reason, f"{told}; {why}")
-        return self._recommended(wish, wanted, f"{told}, so {rate_words(wanted)} {wish.form.value} would fit")
+            return Advice(wish.tier.key, wish.member.name, wish.key, wish.declared, reason, f"{measured_text}; {why}")
+        return self._recommended(wish, wanted, f"{measured_text}, so {rate_words(wanted)} {wish.form.value} would fit")
 
     def _recommended(self, wish: RateRequest, wanted: int, message: str) -> Advice:
         applied, reason = None, Reason.RECOMMENDED
@@ -344,11 +344,13 @@ def _unusable(figures: DirectionUsage | None, *, days: int) -> tuple[Reason, str
     if figures is None:
         return Reason.USAGE_UNKNOWN, f"the usage tables of the last {days} days do not name it"
     if figures.coverage < MIN_COVERAGE:
-        told = f"samples cover {figures.coverage:.0%} of the last {days} days, and less than {MIN_COVERAGE:.0%} is too little"
-        return Reason.USAGE_INCOMPLETE, told
+        measured_text = f"samples cover {figures.coverage:.0%} of the last {days} days, and less than {MIN_COVERAGE:.0%} is too little"
+        return Reason.USAGE_INCOMPLETE, measured_text
     if figures.throttled_share > MOST_THROTTLED:
-        told = f"it was below its contract for {figures.throttled_share:.0%} of the last {days} days, so what it moved is not what it needs"
-        return Reason.USAGE_THROTTLED, told
+        measured_text = (
+            f"it was below its contract for {figures.throttled_share:.0%} of the last {days} days, so what it moved is not what it needs"
+        )
+        return Reason.USAGE_THROTTLED, measured_text
     if figures.p99_total <= 0:
         return Reason.UNUSED, f"it moved nothing in 99 % of five minutes of the last {days} days, which says nothing of what it needs"
     return None
@@ -365,11 +367,11 @@ def _floor(wish: RateRequest) -> int:
     return max(MIN_BYTE_RATE, rate or 0)
 
 
-def _most(limit: int, form: RateForm, ground: RateBasis, *, live_brokers: int) -> int:
+def _most(limit: int, form: RateForm, basis: RateBasis, *, live_brokers: int) -> int:
     """The largest sensible rate in the contract's form where no broker may carry more than `limit`."""
     if form is RateForm.PER_BROKER:
         return limit
-    return limit * live_brokers // (ground.times if form is RateForm.PER_PARTITION else 1)
+    return limit * live_brokers // (basis.times if form is RateForm.PER_PARTITION else 1)
 
 
 def _words(usage: DirectionUsage, *, days: int, headroom_percent: int) -> str:

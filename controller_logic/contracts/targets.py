@@ -70,19 +70,19 @@ class QuotaScalings:
     def of(self, form: RateForm | None, member: Member) -> QuotaScaling:
         """The basis of a promise in this form to the member on its topics."""
         found, topics = self._found[form], member.topics
-        ground = found.get(topics)
-        if ground is None:
-            ground = found[topics] = self._scaling(form, topics)
-        return self._adapted(ground, member.entity) if self._adaptations and form is _PER_PARTITION else ground
+        scaling = found.get(topics)
+        if scaling is None:
+            scaling = found[topics] = self._scaling(form, topics)
+        return self._adapted(scaling, member.entity) if self._adaptations and form is _PER_PARTITION else scaling
 
-    def _adapted(self, ground: QuotaScaling, entity: Entity) -> QuotaScaling:
+    def _adapted(self, scaling: QuotaScaling, entity: Entity) -> QuotaScaling:
         """Each direction of an entity is measured, and so scaled, by itself."""
         found = {key: self._adaptations.get((entity, direction)) for direction, key in KEY_OF.items()}
         fetch, produce = found[_CONSUMER], found[_PRODUCER]
-        if ground.spread is None or (_is_at_max(fetch) and _is_at_max(produce)):
-            return ground
+        if scaling.spread is None or (_is_at_max(fetch) and _is_at_max(produce)):
+            return scaling
         moving = frozenset(key for key, one in found.items() if one is not None and one.is_moving)
-        return replace(ground, scale=_scale(ground.spread, fetch), produce_scale=_scale(ground.spread, produce), moving=moving)
+        return replace(scaling, scale=_scale(scaling.spread, fetch), produce_scale=_scale(scaling.spread, produce), moving=moving)
 
     def _scaling(self, form: RateForm | None, topics: tuple[str, ...]) -> QuotaScaling:
         leaders = self._leaders
@@ -133,7 +133,7 @@ def _named(topics: tuple[str, ...]) -> str:
 # an enum's member costs ten times as much to look up as a name of this module, and these are looked up for every member
 _CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 
-_LENT = " lent"
+_OVERRIDE_ONLY = " override only"
 _EVERYWHERE = QuotaScaling(RateForm.PER_BROKER.value)
 _DEFAULT = QuotaScaling("default")
 
@@ -158,20 +158,20 @@ class Throttled:
 class Target:
     """Where one quota key should end: the number, and the exact text that Kafka's store should hold.
 
-    `promised` is the rate in the contract's own form, `ground` what made it the number. `throttle` is set while the number is a throttle
+    `promised` is the rate in the contract's own form, `scaling` what made it the number. `throttle` is set while the number is a throttle
     of the contract; it is guarded against mutes already.
     """
 
     value: int
     text: str
     promised: int
-    ground: QuotaScaling
+    scaling: QuotaScaling
     throttle: Throttled | None = None
 
     @property
     def certain(self) -> bool:
         """False while leaders or topics are not known in full."""
-        return self.ground.certain
+        return self.scaling.certain
 
     @property
     def basis(self) -> str:
@@ -179,8 +179,8 @@ class Target:
 
         So an edited promise and a moved leader can be distinguished.
         """
-        ground = self.ground
-        return f"{ground.form} {self.promised}{ground.particulars}"
+        scaling = self.scaling
+        return f"{scaling.form} {self.promised}{scaling.particulars}"
 
 
 @value(frozen=True, slots=True)
@@ -211,12 +211,12 @@ class Promise:
     @property
     def contract_total(self) -> Mapping[QuotaKey, int]:
         """What was promised over all brokers; empty where the topics have no leader or the brokers are not known."""
-        return {key: one.promised * one.ground.contract_times for key, one in self.targets.items() if one.ground.contract_times}
+        return {key: one.promised * one.scaling.contract_times for key, one in self.targets.items() if one.scaling.contract_times}
 
     @property
     def permitted_total(self) -> Mapping[QuotaKey, int]:
         """What the numbers allow over all brokers: quota x brokers that lead."""
-        return {key: one.value * one.ground.leading_brokers for key, one in self.targets.items() if one.ground.leading_brokers}
+        return {key: one.value * one.scaling.leading_brokers for key, one in self.targets.items() if one.scaling.leading_brokers}
 
     def __str__(self) -> str:
         rates = ", ".join([f"{KEY_WORDS[key]} {number_words(key, target.value)}" for key, target in self.targets.items()])
@@ -230,28 +230,28 @@ class Promise:
 NOTHING = Promise({})
 
 
-def promise_of(contract: Contract | None, ground: QuotaScaling | None) -> Promise:
+def promise_of(contract: Contract | None, scaling: QuotaScaling | None) -> Promise:
     """What a contract means there; without a basis nothing is promised, and no contract means unlimited."""
-    if ground is None:
+    if scaling is None:
         return NOTHING
     if contract is None:
-        return Promise({}, spread=ground.spread)
-    if not ground.known:
-        return Promise({}, _managed_keys(contract), ground.spread)
+        return Promise({}, spread=scaling.spread)
+    if not scaling.known:
+        return Promise({}, _managed_keys(contract), scaling.spread)
     targets: dict[QuotaKey, Target] = {}
     if contract.request_percentage is not None or contract.controller_mutations_per_second is not None:
         targets |= {key: Target(rate, str(rate), rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None}
-    scale = ground.scale
+    scale = scaling.scale
     if (rate := contract.fetch_bytes_per_second) is not None:
         number = rate if scale is None else scale.of(rate)
-        targets[_CONSUMER] = Target(number, str(number), rate, ground)
+        targets[_CONSUMER] = Target(number, str(number), rate, scaling)
     if (rate := contract.produce_bytes_per_second) is not None:
-        scale = ground.produce_scale or scale
+        scale = scaling.produce_scale or scale
         number = rate if scale is None else scale.of(rate)
-        targets[_PRODUCER] = Target(number, str(number), rate, ground)
+        targets[_PRODUCER] = Target(number, str(number), rate, scaling)
     if contract.override_only_keys:
         targets |= {key: _override_only(target) for key, target in targets.items() if key in contract.override_only_keys}
-    return Promise(targets, _NO_KEYS, ground.spread, ground.certain)
+    return Promise(targets, _NO_KEYS, scaling.spread, scaling.certain)
 
 
 def default_promise(rates: Mapping[QuotaKey, int]) -> Promise:
@@ -261,12 +261,12 @@ def default_promise(rates: Mapping[QuotaKey, int]) -> Promise:
 
 def _override_only(target: Target) -> Target:
     """The same target, with a basis that says for good that only an override gave it."""
-    return replace(target, ground=replace(target.ground, particulars=f"{target.ground.particulars}{_LENT}"))
+    return replace(target, scaling=replace(target.scaling, particulars=f"{target.scaling.particulars}{_OVERRIDE_ONLY}"))
 
 
 def is_override_only(basis: str) -> bool:
     """Whether only an override gave what was written on this basis."""
-    return basis.endswith(_LENT)
+    return basis.endswith(_OVERRIDE_ONLY)
 
 
 def _fixed(contract: Contract) -> tuple[tuple[QuotaKey, int | None], ...]:

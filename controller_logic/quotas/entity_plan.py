@@ -20,8 +20,8 @@ _KIND_ORDER = {kind: place for place, kind in enumerate(WriteKind)}
 _KEY_ORDER = {key: place for place, key in enumerate(QuotaKey)}
 _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
 
-BeneathKeys = Mapping[QuotaKey, InheritedQuota]
-_NOTHING_BENEATH: BeneathKeys = {}
+InheritedQuotas = Mapping[QuotaKey, InheritedQuota]
+_NOTHING_INHERITED: InheritedQuotas = {}
 
 
 @value(frozen=True, slots=True)
@@ -58,13 +58,13 @@ def plan_entity(
     *,
     may_give_back: bool,
     contended: bool,
-    beneath: BeneathKeys = _NOTHING_BENEATH,
+    inherited: InheritedQuotas = _NOTHING_INHERITED,
 ) -> Planned:
     """The next steps of one entity, and the write that makes them.
 
     Foreign content, another policy's record and a contended entity are left as they are.
 
-    `beneath` holds what default entities say for the same bucket, per byte-rate key.
+    `inherited` holds what default entities say for the same bucket, per byte-rate key.
     """
     if stored.problem is not None:
         return EntityPlan(refused=Reason.FOREIGN_CONTENT), None
@@ -74,12 +74,12 @@ def plan_entity(
     if contended:
         return EntityPlan(refused=Reason.CONTENDED), None
     steps = [
-        follow(KeyState(key, stored.values.get(key), entries.get(key), beneath.get(key)), target, rules.keys)
+        follow(KeyState(key, stored.values.get(key), entries.get(key), inherited.get(key)), target, rules.keys)
         for key, target in promise.targets.items()
     ]
     for key, entry in entries.items():
         if key not in promise.keys:
-            standing = KeyState(key, stored.values.get(key), entry, beneath.get(key))
+            standing = KeyState(key, stored.values.get(key), entry, inherited.get(key))
             steps.append(give_back(standing, rules.keys) if may_give_back else _held_back(standing))
     return EntityPlan(tuple(steps)), _write(stored, steps, entries, policy=rules.policy)
 

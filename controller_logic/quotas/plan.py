@@ -80,8 +80,8 @@ class _Planner:
         """Plan this one, and keep what has to be said of it and written for it."""
         entity, repairs = stored.entity, self._repairs
         contended = entity in repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
-        beneath = self._inherited.beneath(entity) if self._inherited else _NOTHING
-        plan, write = plan_entity(stored, promise, self._rules, may_give_back=may_give_back, contended=contended, beneath=beneath)
+        inherited_here = self._inherited.below(entity) if self._inherited else _NOTHING
+        plan, write = plan_entity(stored, promise, self._rules, may_give_back=may_give_back, contended=contended, inherited=inherited_here)
         self.count += 1
         self.entities[entity] = plan
         if write is not None:
@@ -121,7 +121,7 @@ def make_plan(
         stored = quotas.get(entity)
         if stored is None:
             planner.leave(entity, _UNREAD)
-        elif not (defaults and inherited.beneath(entity)) and (write := first_write(stored, promise, rules)) is not None:
+        elif not (defaults and inherited.below(entity)) and (write := first_write(stored, promise, rules)) is not None:
             first[entity] = write
         elif is_converged(stored, promise, policy):
             settled += bool(promise.targets)

@@ -161,14 +161,14 @@ class DefaultEntityQuotas:
     def __bool__(self) -> bool:
         return bool(self._defaults)
 
-    def beneath(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
+    def below(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
         """Per byte-rate key, the strongest default that governs the entity's bucket without it; keys without one are absent."""
         if not self._defaults:
             return _NOTHING
         found: dict[QuotaKey, InheritedQuota] = {}
         for weaker in same_bucket_fallbacks(entity):
-            for key, beneath in self._defaults.get(weaker, _NOTHING).items():
-                found.setdefault(key, beneath)
+            for key, inherited in self._defaults.get(weaker, _NOTHING).items():
+                found.setdefault(key, inherited)
         return found
 
 

@@ -104,15 +104,15 @@ class KeyState:
     key: QuotaKey
     seen: str | None
     entry: LedgerEntry | None
-    beneath: InheritedQuota | None = None
+    inherited: InheritedQuota | None = None
 
     @property
     def rate_in_force(self) -> int | None:
         """The byte rate that the bucket is held to now; None = none is known, or the key is no byte rate."""
         if self.key not in BYTE_RATE_KEYS:
             return None
-        if self.seen is None and self.beneath is not None:
-            return enforced_rate(self.beneath.text)
+        if self.seen is None and self.inherited is not None:
+            return enforced_rate(self.inherited.text)
         return enforced_rate(self.seen)
 
     @property
@@ -122,14 +122,14 @@ class KeyState:
     @property
     def last_change(self) -> LedgerEntry | None:
         """Our last write of what is in force now."""
-        return self.beneath.entry if self.seen is None and self.beneath is not None else self.entry
+        return self.inherited.entry if self.seen is None and self.inherited is not None else self.entry
 
     @property
     def rate_when_given_back(self) -> int | None:
         """The byte rate that will hold the bucket once we have let go; None = none is known."""
         before = self.entry.before if self.entry is not None else None
-        if before is None and self.beneath is not None:
-            return enforced_rate(self.beneath.text)
+        if before is None and self.inherited is not None:
+            return enforced_rate(self.inherited.text)
         return enforced_rate(before)
 
 
@@ -300,7 +300,7 @@ def _cause(standing: KeyState, target: Target) -> Reason:
     on_its_way_down = entry.reason is Reason.STEPPING and not _is_raise(standing.seen, target)
     if on_its_way_down or entry.reason is Reason.GIVEN_BACK:
         return Reason.CONTRACT
-    return Reason.ADAPTED if standing.key in target.ground.moving else Reason.LEADERS_MOVED
+    return Reason.ADAPTED if standing.key in target.scaling.moving else Reason.LEADERS_MOVED
 
 
 def _kind(cause: Reason, *, raises: bool) -> tuple[WriteKind, bool]:

@@ -145,9 +145,9 @@ def as_mapping(record: Round) -> dict[str, object]:
 
 def _broker(view: BrokerView, record: Round) -> dict[str, object]:
     nic = view.nic
-    told: dict[str, object] = {"id": nic.broker, "threshold": nic.limit, "capacity": nic.capacity, "need": view.need}
+    document: dict[str, object] = {"id": nic.broker, "threshold": nic.limit, "capacity": nic.capacity, "need": view.need}
     if nic.bytes_per_second is not None and nic.at_seconds is not None:
-        told |= {
+        document |= {
             "nic": nic.bytes_per_second,
             "sampleAge_s": record.at_seconds - nic.at_seconds,
             "span_s": nic.span_seconds,
@@ -155,7 +155,7 @@ def _broker(view: BrokerView, record: Round) -> dict[str, object]:
             "clientShare": nic.clients / nic.bytes_per_second if nic.bytes_per_second else 0.0,
             "replicationAndOther": max(0.0, nic.bytes_per_second - nic.clients),
         }
-    return told | {"cuttable": {level.value: amount for level, amount in view.cuttable.items()}}
+    return document | {"cuttable": {level.value: amount for level, amount in view.cuttable.items()}}
 
 
 def _action(step: ThrottleStep) -> dict[str, object]:

@@ -120,8 +120,8 @@ class ManagedRates:
             return None
         if key in stored.values:
             return enforced_rate(stored.values[key])
-        beneath = self._inherited.beneath(stored.entity).get(key)
-        rate = None if beneath is None else enforced_rate(beneath.text)
+        inherited = self._inherited.below(stored.entity).get(key)
+        rate = None if inherited is None else enforced_rate(inherited.text)
         return rate if rate is not None and rate < MAX_BYTE_RATE else None  # a default that only meters limits nothing
 
 

@@ -35,7 +35,7 @@ from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
 from controller_logic.throttle.pressure import NicStatus, Pressure, WatchedBroker
 from tests.unit.control.stage import Stage
-from tests.unit.controller_logic.gates import actor, estate, want
+from tests.unit.controller_logic.gates import actor, simulated_cluster, want
 from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
 from tidegate.settings import LogFormat, LogLevel
 
@@ -73,7 +73,7 @@ def busy() -> Telemetry:
 
 def _throttled(telemetry: Telemetry) -> None:
     """Two passes of an episode: a cut, and the bytes that are held back after it."""
-    played = estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
+    played = simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
     want(played, etl=40, pay=25)
     override = Override("streaming/backfill", 2000.0, "agreed", entity=Entity("etl"))
     levels, overridden = (LevelReport(Level.L3, LevelState.THROTTLED),), Overridden((), {Entity("etl"): override})

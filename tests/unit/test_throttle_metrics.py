@@ -23,7 +23,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import NicStatus, Pressure, WatchedBroker
-from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
+from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, want
 from tidegate.metrics import Telemetry
 from tidegate.throttle_metrics import PolicyReading
 
@@ -37,7 +37,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.telemetry = Telemetry()
-        self.played = estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
+        self.played = simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
         want(self.played, etl=40, pay=25)
 
     def play(self, seconds: float = 15.0, *, is_written: bool = True) -> Decision:

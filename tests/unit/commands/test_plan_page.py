@@ -108,7 +108,7 @@ def test_a_member_that_is_left_alone_is_named_with_its_message() -> None:
     overlap = replace(
         REPORT,
         member=replace(ORDERS, name="twin"),
-        ground=None,
+        scaling=None,
         state=MemberState.OVERLAPPING,
         wording="user=alice is in streaming/core already",
     )

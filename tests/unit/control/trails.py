@@ -9,7 +9,7 @@ from controller_logic.decision import Decision
 from controller_logic.model import Entity, Level, Member, QuotaKey, QuotaWrite, RateKey, Readings, StoredQuota, Tier, WriteKind
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
-from tests.unit.controller_logic.gates import actor, estate, want
+from tests.unit.controller_logic.gates import actor, simulated_cluster, want
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.reconcile import Applied
@@ -65,7 +65,7 @@ class Trail:
 
 def calm_trail() -> Trail:
     """One broker with a limit of 50 MB/s; etl (L3, contract of 60 MB/s) and pay (L0) send nothing yet."""
-    return Trail(estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200))
+    return Trail(simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200))
 
 
 def write_of(key: RateKey, before: int, value: int, reason: Reason = Reason.THROTTLED) -> QuotaWrite:

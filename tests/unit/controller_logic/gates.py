@@ -1,4 +1,4 @@
-"""Small estates for the tests of the throttle: brokers with a limit, users with a level, and readings made by hand."""
+"""Small simulated clusters for the tests of the throttle: brokers with a limit, users with a level, and readings made by hand."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ def actor(
     return SimulatedClient(Entity(name), OUT, LEVELS[level], round(contract_mb * MB), floor, leaders or {1: 1})
 
 
-def estate(
+def simulated_cluster(
     *actors: SimulatedClient, brokers: int = 1, limit_mb: float = 100, capacity_mb: float | None = None, **settings: object
 ) -> SimulatedCluster:
     """Everybody at the contract and sending nothing, watched since long ago."""

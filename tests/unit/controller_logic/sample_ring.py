@@ -107,7 +107,7 @@ def mute_ms(measured: Measured, target: float) -> int:
     """X: how long a broker mutes a client whose bucket measures this under a quota of `target` units per second.
 
     X = (O - T) / T x W, rounded half up and then cut to 32 bits as the broker does: a result that does not fit wraps, and
-    one that wraps to zero or below mutes nobody. 0 = not muted.
+    one that wraps to zero or below mutes no client. 0 = not muted.
     """
     if measured.rate <= target:
         return 0

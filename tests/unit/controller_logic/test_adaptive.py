@@ -11,26 +11,28 @@ from tests.unit.controller_logic.uneven_brokers import IN, MB, USER, rate_of, sp
 
 LEADERS = {1: 2, 2: 1}
 START_SECONDS = 1_000_000.0
-Told = dict[int, tuple[float, float | None]]  # broker -> MB/s, throttle time in ms
+Reported = dict[int, tuple[float, float | None]]  # broker -> MB/s, throttle time in ms
 
-GREEDY: Told = {1: (21.0, 900.0), 2: (20.4, 800.0)}
-EVEN_AT_MEAN: Told = {1: (15.9, 700.0), 2: (10.0, 0.0)}
-EVEN_AT_MAX: Told = {1: (20.3, 60.0), 2: (10.2, 0.0)}
+GREEDY: Reported = {1: (21.0, 900.0), 2: (20.4, 800.0)}
+EVEN_AT_MEAN: Reported = {1: (15.9, 700.0), 2: (10.0, 0.0)}
+EVEN_AT_MAX: Reported = {1: (20.3, 60.0), 2: (10.2, 0.0)}
 
 
-def readings(told: Told, now_seconds: float) -> Readings:
-    clients = {(USER, broker, IN): ClientRate(now_seconds, rate * MB, muted) for broker, (rate, muted) in told.items()}
+def readings(reported: Reported, now_seconds: float) -> Readings:
+    clients = {(USER, broker, IN): ClientRate(now_seconds, rate * MB, muted) for broker, (rate, muted) in reported.items()}
     return Readings(now_seconds, 15.0, clients=clients)
 
 
-def look(rate: AdaptiveRate, told: Told, seconds: float = 120.0, was: Adaptation | None = None, start: float = START_SECONDS) -> Adaptation:
+def look(
+    rate: AdaptiveRate, reported: Reported, seconds: float = 120.0, was: Adaptation | None = None, start: float = START_SECONDS
+) -> Adaptation:
     """What is remembered after looking at the same readings every 15 seconds for so long, or until the share moves."""
     passed = 0.0
     while passed <= seconds:
         now_seconds = start + passed
         memory = {} if was is None else {rate.key: was}
         before = was
-        was = adapt(AdaptiveInput(now_seconds, readings(told, now_seconds), (rate,)), memory)[rate.key]
+        was = adapt(AdaptiveInput(now_seconds, readings(reported, now_seconds), (rate,)), memory)[rate.key]
         if before is not None and was.share != before.share:
             break
         passed += 15.0
@@ -77,26 +79,26 @@ def test_a_last_bit_of_the_way_that_would_never_be_worth_a_write_is_gone_with_th
     assert quota_mb(rate, look(rate, {1: (20.0, 500.0), 2: (14.1, 500.0)})) == 15.0
 
 
-def test_below_the_contract_nothing_is_raised_while_the_quota_limits_nobody() -> None:
+def test_below_the_contract_nothing_is_raised_while_the_quota_limits_no_one() -> None:
     rate = rate_of(LEADERS, in_force=15 * MB)
     assert look(rate, {1: (11.0, 0.0), 2: (6.0, 0.0)}).share == 0
 
 
-def test_a_rate_near_the_quota_counts_as_limited_where_kafka_tells_no_throttle_time() -> None:
+def test_a_rate_near_the_quota_counts_as_limited_where_kafka_reports_no_throttle_time() -> None:
     rate = rate_of(LEADERS, in_force=15 * MB)
     assert quota_mb(rate, look(rate, {1: (14.5, None), 2: (8.0, None)})) == 20.0
 
 
-def test_a_broker_without_a_series_of_the_client_counts_as_idle_where_it_tells_of_others() -> None:
+def test_a_broker_without_a_series_of_the_client_counts_as_idle_where_it_reports_of_others() -> None:
     """Kafka makes no series for a client that never sent there."""
     rate = rate_of(LEADERS, in_force=15 * MB)
     now_seconds, known = START_SECONDS, None
     for turn in range(9):
         now_seconds = START_SECONDS + 15 * turn
-        told = readings({1: (15.5, 500.0)}, now_seconds)
+        reported = readings({1: (15.5, 500.0)}, now_seconds)
         other = {(Entity("other", USER.client_id), 2, IN): ClientRate(now_seconds, 1.0, 0.0)}
         memory = {} if known is None else {rate.key: known}
-        known = adapt(AdaptiveInput(now_seconds, replace(told, clients={**told.clients, **other}), (rate,)), memory)[rate.key]
+        known = adapt(AdaptiveInput(now_seconds, replace(reported, clients={**reported.clients, **other}), (rate,)), memory)[rate.key]
     assert known is not None
     assert known.share == ADAPTIVE_SHARES
 
@@ -109,7 +111,7 @@ def test_the_level_is_the_cap_under_which_rates_add_up(rates: list[float], total
 # --- how soon ---------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_moves_on_less_than_two_teeth_of_readings() -> None:
+def test_nothing_moves_on_less_than_two_sawtooth_periods_of_readings() -> None:
     rate = rate_of(LEADERS, in_force=20 * MB)
     assert look(rate, GREEDY, seconds=30.0).share == ADAPTIVE_SHARES
 
@@ -136,7 +138,7 @@ def test_after_the_clock_went_back_it_goes_on() -> None:
 # --- what holds it ----------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_tells_nothing_holds() -> None:
+def test_a_broker_that_reports_nothing_holds() -> None:
     rate = rate_of(LEADERS, in_force=20 * MB)
     assert look(rate, {1: GREEDY[1]}).share == ADAPTIVE_SHARES
 

@@ -29,12 +29,12 @@ def rates(draw: st.DrawFn) -> AdaptiveRate:
 def questions(draw: st.DrawFn) -> tuple[AdaptiveInput, dict[object, Adaptation]]:
     """One rate with anything remembered of it, and anything read."""
     rate = draw(rates())
-    told = {
+    reported = {
         (USER, broker, IN): ClientRate(NOW - draw(st.sampled_from([0, 20, 60])), draw(numbers), draw(throttle_times))
         for broker in rate.leads
     }
     missing = draw(st.sets(st.sampled_from(sorted(rate.leads))))
-    clients = {key: value for key, value in told.items() if key[1] not in missing}
+    clients = {key: value for key, value in reported.items() if key[1] not in missing}
     window = draw(st.sampled_from([QuotaWindow(), QuotaWindow(2, 1), QuotaWindow(11, 5)]))
     given = AdaptiveInput(NOW, Readings(NOW, 15.0, clients=clients), (rate,), window, draw(st.integers(0, 60)))
     return given, draw(st.just({}) | adaptations(rate).map(lambda known: {rate.key: known}))

@@ -59,9 +59,9 @@ def test_noise_of_a_fifth_moves_nothing() -> None:
     assert not brokers.writes
 
 
-def test_where_kafka_tells_no_throttle_time_greedy_clients_stay_within_a_tenth() -> None:
-    """Then a rate near the quota is all that tells of a limit, and the teeth of the rate cost a step of accuracy."""
-    brokers = UnevenBrokers({1: 2, 2: 1}, tells_throttle_time=False)
+def test_where_kafka_reports_no_throttle_time_greedy_clients_stay_within_a_tenth() -> None:
+    """Then a rate near the quota is the only sign of a limit, and the sawtooth of the rate costs a step of accuracy."""
+    brokers = UnevenBrokers({1: 2, 2: 1}, reports_throttle_time=False)
     total = brokers.play(2 * TEN_MINUTES, greedy)
     assert total <= 1.15 * 30 * MB
 

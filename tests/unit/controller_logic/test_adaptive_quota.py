@@ -63,7 +63,7 @@ def test_a_first_quota_is_max() -> None:
     assert world.text(ALICE) == str(20 * MB)
 
 
-def test_greedy_clients_are_lowered_to_the_contracts_total_in_one_safe_step_and_told_why() -> None:
+def test_greedy_clients_are_lowered_to_the_contracts_total_in_one_safe_step_and_reported_why() -> None:
     world = measured(GREEDY)
     world.run()
     (write,) = world.watch(120)

@@ -10,7 +10,7 @@ from controller_logic.throttle.buckets import buckets_of
 from controller_logic.throttle.decision import Phase, StepKind
 from controller_logic.throttle.input import ActiveThrottle
 from controller_logic.throttle.pressure import nic_statuses
-from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
+from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want
 from tools.simulate.model import SimulatedCluster
 
 
@@ -30,13 +30,13 @@ def hot(played: SimulatedCluster) -> SimulatedCluster:
 
 
 def test_a_broker_needs_what_brings_it_to_the_aim() -> None:
-    played = estate(actor("a", "L3", 200))
+    played = simulated_cluster(actor("a", "L3", 200))
     want(played, a=120)
     assert needs_of(scene(hot(played))).over[1].amount == pytest.approx((120 - 97) * MB)
 
 
-def test_replication_cannot_be_cut_so_nobody_is() -> None:
-    played = estate(actor("a", "L3", 100))
+def test_replication_cannot_be_cut_so_no_one_is() -> None:
+    played = simulated_cluster(actor("a", "L3", 100))
     want(played, a=5)
     played.other[1, OUT] = 120 * MB
     needs = needs_of(scene(hot(played)))
@@ -45,13 +45,13 @@ def test_replication_cannot_be_cut_so_nobody_is() -> None:
 
 
 def test_l0_gives_nothing() -> None:
-    played = estate(actor("a", "L0", 200))
+    played = simulated_cluster(actor("a", "L0", 200))
     want(played, a=150)
     assert needs_of(scene(hot(played))).helpless[1].can_give == 0
 
 
 def test_quota_cannot_help_is_said_with_its_numbers_and_nothing_is_cut() -> None:
-    played = estate(actor("a", "L3", 100))
+    played = simulated_cluster(actor("a", "L3", 100))
     want(played, a=5)
     played.other[1, OUT] = 120 * MB
     played.run(15)
@@ -64,28 +64,28 @@ def test_quota_cannot_help_is_said_with_its_numbers_and_nothing_is_cut() -> None
 
 
 def test_on_a_full_link_even_little_relief_is_taken() -> None:
-    played = estate(actor("a", "L3", 100), capacity_mb=125)
+    played = simulated_cluster(actor("a", "L3", 100), capacity_mb=125)
     want(played, a=5)
     played.other[1, OUT] = 120 * MB
     assert needs_of(scene(hot(played))).over.keys() == {1}
 
 
 def test_what_lies_below_the_floor_does_not_count() -> None:
-    played = estate(actor("a", "L3", 100, floor_mb=30))
+    played = simulated_cluster(actor("a", "L3", 100, floor_mb=30))
     want(played, a=31)
     played.other[1, OUT] = 90 * MB
     assert needs_of(scene(hot(played))).helpless[1].can_give == pytest.approx(1 * MB)
 
 
 def test_only_users_with_bytes_on_the_hot_broker_are_cut() -> None:
-    played = estate(actor("here", "L3", 150), actor("there", "L3", 100, leaders={2: 1}), brokers=2)
+    played = simulated_cluster(actor("here", "L3", 150), actor("there", "L3", 100, leaders={2: 1}), brokers=2)
     want(played, here=120, there=90)
     hot(played)
     assert steps_of(played.decide(), StepKind.CUT).keys() == {"here"}
 
 
-def test_collateral_is_what_a_cut_takes_where_nobody_asked() -> None:
-    played = estate(actor("a", "L3", 60, leaders={1: 1, 2: 1}), brokers=2)
+def test_collateral_is_what_a_cut_takes_where_no_one_asked() -> None:
+    played = simulated_cluster(actor("a", "L3", 60, leaders={1: 1, 2: 1}), brokers=2)
     want(played, a=60)
     played.other[1, OUT] = 60 * MB
     hot(played)
@@ -95,7 +95,7 @@ def test_collateral_is_what_a_cut_takes_where_nobody_asked() -> None:
 
 
 def test_a_poor_fit_is_said() -> None:
-    played = estate(actor("a", "L3", 60, leaders=dict.fromkeys(range(1, 6), 1)), brokers=5)
+    played = simulated_cluster(actor("a", "L3", 60, leaders=dict.fromkeys(range(1, 6), 1)), brokers=5)
     want(played, a=60)
     played.other[1, OUT] = 60 * MB
     hot(played)
@@ -104,7 +104,7 @@ def test_a_poor_fit_is_said() -> None:
 
 
 def test_a_tier_held_down_gets_room_from_the_lower_tiers_where_no_broker_is_over() -> None:
-    played = estate(actor("second", "L2", 60), actor("third", "L3", 65))
+    played = simulated_cluster(actor("second", "L2", 60), actor("third", "L3", 65))
     want(played, second=60, third=65)
     played.apply(played.actors[0].key, 30 * MB)
     played.memory = played.memory.__class__(held={played.actors[0].key: ActiveThrottle(30 * MB, 60 * MB, 0.0, applied=True)})
@@ -114,7 +114,7 @@ def test_a_tier_held_down_gets_room_from_the_lower_tiers_where_no_broker_is_over
 
 
 def test_directions_do_not_mix() -> None:
-    played = estate(actor("a", "L3", 200))
+    played = simulated_cluster(actor("a", "L3", 200))
     want(played, a=150)
     hot(played)
     assert played.decide().round_of(Direction.INGRESS).phase is Phase.NORMAL

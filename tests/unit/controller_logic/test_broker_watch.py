@@ -58,7 +58,7 @@ def test_a_load_that_swings_around_the_limit_is_one_episode(egress: tuple[float,
     assert pressure(seen(*egress), Pressure.WITHIN) is Pressure.WITHIN
 
 
-def test_at_a_scrape_of_a_second_the_teeth_of_a_throttled_client_are_one_episode() -> None:
+def test_at_a_scrape_of_a_second_the_sawtooth_periods_of_a_throttled_client_are_one_episode() -> None:
     def every_second(*shares: float) -> Observation:
         nic = {
             (1, Direction.EGRESS): tuple(
@@ -69,8 +69,8 @@ def test_at_a_scrape_of_a_second_the_teeth_of_a_throttled_client_are_one_episode
         assert calm.readings is not None
         return replace(calm, readings=Readings(NOW, 1.0, nic={**calm.readings.nic, **nic}))
 
-    tooth = (1.5, *(0.3,) * 11)
-    assert pressure(every_second(*tooth, *tooth), Pressure.OVER) is Pressure.OVER
+    one_period = (1.5, *(0.3,) * 11)
+    assert pressure(every_second(*one_period, *one_period), Pressure.OVER) is Pressure.OVER
     assert pressure(every_second(1.5, *(0.3,) * 24), Pressure.OVER) is Pressure.WITHIN
 
 
@@ -97,7 +97,7 @@ def test_without_readings_or_brokers_nothing_is_said() -> None:
     assert watch(replace(seen(0.5), topology=None), {}) is None
 
 
-def test_a_decision_tells_it_even_while_everything_is_held_and_remembers_it() -> None:
+def test_a_decision_reports_it_even_while_everything_is_held_and_remembers_it() -> None:
     decision, memory = decide(seen(0.5, 1.05, 1.05, paused_by=("spec.suspend",)), Memory())
     assert decision.holds
     assert memory.pressures == {1: Pressure.OVER, 2: Pressure.WITHIN}

@@ -7,13 +7,13 @@ import pytest
 from controller_logic.model import QuotaWindow, Speed
 from controller_logic.throttle.decision import StepKind, ThrottleStep
 from controller_logic.throttle.input import ThrottleSettings
-from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
+from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want
 from tools.simulate.model import SimulatedCluster
 
 
 def flat_out(scrape_seconds: float = 1.0, floor_mb: float = 1, **settings: object) -> SimulatedCluster:
     """One user that sends 50 MB/s of a contract of 100, beside 100 MB/s that cannot be cut: its target is its floor."""
-    made = estate(actor("a", "L3", 100, floor_mb), **({"speed": Speed.DRAIN} | settings))
+    made = simulated_cluster(actor("a", "L3", 100, floor_mb), **({"speed": Speed.DRAIN} | settings))
     want(made, a=50)
     made.other[1, OUT] = 100 * MB
     made.scrape_seconds = scrape_seconds
@@ -72,7 +72,7 @@ def test_without_fresh_readings_it_gives_up_and_the_ladder_goes_on() -> None:
         pytest.param({"speed": Speed.LADDER}, id="not asked for"),
         pytest.param({"scrape_seconds": 15.0}, id="a scrape of 15 s"),
         pytest.param({"floor_mb": 15}, id="a way of less than five times"),
-        pytest.param({"window": QuotaWindow(11, 5)}, id="a window that nobody measured"),
+        pytest.param({"window": QuotaWindow(11, 5)}, id="a window without measurement"),
     ],
 )
 def test_elsewhere_the_ladder_goes_on(changes: dict[str, object]) -> None:
@@ -108,7 +108,7 @@ def test_a_lost_memory_leaves_the_ladder() -> None:
 @pytest.mark.parametrize(("speed", "cut_at_once"), [(Speed.DRAIN, {"one", "two", "three"}), (Speed.LADDER, {"two", "three"})])
 def test_l1_waits_for_no_tier_that_drains(speed: Speed, cut_at_once: set[str]) -> None:
     actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("two", "L2", 60, 5), actor("three", "L3", 60, 1))
-    played = estate(*actors, limit_mb=50, speed=speed)
+    played = simulated_cluster(*actors, limit_mb=50, speed=speed)
     played.scrape_seconds = 1.0
     want(played, zero=33, one=25, two=25, three=25)
     assert steps_of(played.run(1), StepKind.CUT).keys() == cut_at_once
@@ -116,7 +116,7 @@ def test_l1_waits_for_no_tier_that_drains(speed: Speed, cut_at_once: set[str]) -
 
 def test_the_next_round_waits_for_no_dwell_after_the_end_of_a_drain() -> None:
     actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("three", "L3", 60, 1))
-    played = estate(*actors, limit_mb=50, speed=Speed.DRAIN)
+    played = simulated_cluster(*actors, limit_mb=50, speed=Speed.DRAIN)
     played.scrape_seconds = 1.0
     want(played, zero=45, one=25, three=25)
     cuts: dict[str, list[float]] = {"one": [], "three": []}

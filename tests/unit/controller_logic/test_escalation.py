@@ -10,14 +10,14 @@ from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, Throt
 from controller_logic.throttle.input import ThrottleMemory
 from controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
 from controller_logic.throttle.throttle_pass import throttle
-from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
+from tests.unit.controller_logic.gates import MB, OUT, actor, in_force_mb, simulated_cluster, steps_of, want
 from tools.simulate.model import SimulatedCluster
 
 
 def four_tiers(**settings: object) -> SimulatedCluster:
     """L0 to L3 with contracts of 60 MB/s that want 25 each; the limit is 50, throttled rates are 10, 5 and 1."""
     actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("two", "L2", 60, 5), actor("three", "L3", 60, 1))
-    played = estate(*actors, limit_mb=50, **settings)
+    played = simulated_cluster(*actors, limit_mb=50, **settings)
     want(played, zero=25, one=25, two=25, three=25)
     return played
 
@@ -85,7 +85,7 @@ def test_nothing_is_raised_before_the_hold_is_over() -> None:
 
 
 def test_raises_into_headroom_stop_below_the_limit() -> None:
-    played = estate(actor("a", "L3", 400, 1))
+    played = simulated_cluster(actor("a", "L3", 400, 1))
     want(played, a=200)
     played.other[1, OUT] = 50 * MB
     run_for(played, 120)
@@ -106,7 +106,7 @@ def test_l1_gets_back_before_l2_and_l2_before_l3() -> None:
 
 
 def test_too_much_load_soon_after_a_raise_doubles_the_hold() -> None:
-    played = estate(actor("a", "L3", 400, 1))
+    played = simulated_cluster(actor("a", "L3", 400, 1))
     want(played, a=130)
     run_for(played, 60)
     want(played, a=10)
@@ -118,7 +118,7 @@ def test_too_much_load_soon_after_a_raise_doubles_the_hold() -> None:
 
 
 def test_a_hold_that_was_doubled_halves_again_after_a_long_quiet() -> None:
-    played = estate(actor("a", "L3", 400, 1))
+    played = simulated_cluster(actor("a", "L3", 400, 1))
     want(played, a=10)
     played.run(15)
     directions = {OUT: replace(played.memory.directions[OUT], hold_seconds=180.0)}
@@ -194,7 +194,7 @@ def test_one_reading_between_begins_the_wait_anew() -> None:
 
 def test_a_broker_with_readings_still_bounds_what_is_given_back_on_it() -> None:
     both, there = actor("both", "L3", 100, 1, leaders={1: 1, 2: 1}), actor("there", "L3", 100, 1, leaders={2: 1})
-    played = estate(both, there, brokers=2, limit_mb=100, release_after_seconds=300.0)
+    played = simulated_cluster(both, there, brokers=2, limit_mb=100, release_after_seconds=300.0)
     want(played, both=150, there=150)
     played.other = {(1, OUT): 60 * MB, (2, OUT): 60 * MB}
     run_for(played, 120)
@@ -205,7 +205,7 @@ def test_a_broker_with_readings_still_bounds_what_is_given_back_on_it() -> None:
 
 
 def test_a_blind_broker_blocks_raises_of_those_who_lead_on_it_only() -> None:
-    played = estate(actor("here", "L3", 100, 1), actor("there", "L3", 100, 1, leaders={2: 1}), brokers=2)
+    played = simulated_cluster(actor("here", "L3", 100, 1), actor("there", "L3", 100, 1, leaders={2: 1}), brokers=2)
     want(played, here=150, there=150)
     played.other = {(1, OUT): 20 * MB, (2, OUT): 20 * MB}
     run_for(played, 60)
@@ -246,7 +246,7 @@ def test_a_contract_that_the_ledger_records_is_no_throttle_after_a_restart() -> 
 
 
 def test_leaders_that_move_rescale_the_throttle_and_back_exactly() -> None:
-    played = estate(actor("a", "L3", 60, 1))
+    played = simulated_cluster(actor("a", "L3", 60, 1))
     want(played, a=130)
     played.in_force[played.actors[0].key] = 60 * MB
     played.other[1, OUT] = 60 * MB
@@ -265,7 +265,7 @@ def test_a_cut_that_was_never_put_in_force_is_wanted_again_while_the_broker_is_o
     assert again.steps[played.actors[3].key].value == 15_625_000
 
 
-def test_a_cut_that_was_never_put_in_force_is_dropped_once_nobody_needs_it() -> None:
+def test_a_cut_that_was_never_put_in_force_is_dropped_once_no_one_needs_it() -> None:
     played = four_tiers()
     played.run(15, admits=lambda _: False)
     want(played, zero=1, one=1, two=1, three=1)

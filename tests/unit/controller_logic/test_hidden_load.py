@@ -11,7 +11,7 @@ from controller_logic.throttle.input import ActiveThrottle, LastChange, ManagedR
 from controller_logic.throttle.pressure import NicStatus, Pressure
 from tests.unit.controller_logic.gates import MB, OUT
 
-CARD = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)
+NIC = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)
 
 
 def cut_at(seconds: float, before_mb: float = 40, sends_mb: float = 20, peak_mb: float = 40) -> Bucket:
@@ -23,7 +23,7 @@ def cut_at(seconds: float, before_mb: float = 40, sends_mb: float = 20, peak_mb:
     return Bucket(rate, Floor(MB), flows, held, RateHistory(peaks=((990.0, peak_mb * MB),), since_seconds=0.0, known_seconds=600.0))
 
 
-def hidden_mb(bucket: Bucket, *, scrape_seconds: float = 1.0, nic: NicStatus = CARD) -> float:
+def hidden_mb(bucket: Bucket, *, scrape_seconds: float = 1.0, nic: NicStatus = NIC) -> float:
     tiers = {Level.L3: (bucket,), Level.L2: (), Level.L1: ()}
     return hidden_load(DirectionSnapshot(1030.0, OUT, ThrottleSettings(), scrape_seconds, {1: nic}, tiers, {}), nic) / MB
 
@@ -47,7 +47,7 @@ def test_what_was_not_sent_before_the_cut_did_not_mute() -> None:
         pytest.param(cut_at(990.0), id="muted before the mean began"),
         pytest.param(cut_at(1010.0, sends_mb=5), id="it sends less than it may"),
         pytest.param(cut_at(1010.0, before_mb=10), id="it was raised"),
-        pytest.param(replace(cut_at(1010.0), held=None), id="nobody throttles it"),
+        pytest.param(replace(cut_at(1010.0), held=None), id="it is not throttled"),
     ],
 )
 def test_elsewhere_nothing_is_hidden(bucket: Bucket) -> None:
@@ -55,4 +55,4 @@ def test_elsewhere_nothing_is_hidden(bucket: Bucket) -> None:
 
 
 def test_a_scrape_as_long_as_the_rhythm_of_a_client_hides_nothing() -> None:
-    assert hidden_mb(cut_at(1010.0), scrape_seconds=15.0, nic=replace(CARD, span_seconds=15.0)) == 0
+    assert hidden_mb(cut_at(1010.0), scrape_seconds=15.0, nic=replace(NIC, span_seconds=15.0)) == 0

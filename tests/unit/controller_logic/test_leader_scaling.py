@@ -46,7 +46,7 @@ def test_skew_says_how_badly_one_number_fits(led: dict[int, int], expected: floa
     assert spread_of(led).skew == pytest.approx(expected)
 
 
-def test_nobody_leads_means_no_skew() -> None:
+def test_no_one_leads_means_no_skew() -> None:
     assert spread_of({}).skew is None
 
 

@@ -87,7 +87,7 @@ def test_nothing_is_added_and_nothing_said(changes: dict[str, object]) -> None:
         "a default client id",
     ],
 )
-def test_what_it_would_replace_or_hide_comes_first_and_people_are_told(observation: Observation, why: str) -> None:
+def test_what_it_would_replace_or_hide_comes_first_and_people_are_reported(observation: Observation, why: str) -> None:
     found = metering(observation)
     assert DEFAULT_USER not in found.policy.defaults
     assert found.note is not None

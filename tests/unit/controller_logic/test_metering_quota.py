@@ -1,4 +1,4 @@
-"""Metering in whole passes: written like every default, given back when it is not wanted any more, and in nobody's way."""
+"""Metering in whole passes: written like every default, given back when it is not wanted any more, and without effect on others."""
 
 from dataclasses import dataclass, replace
 
@@ -48,7 +48,7 @@ def test_people_read_which_number_it_is() -> None:
 
 
 def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_confirmation() -> None:
-    """It limits nobody, so taking it away frees nobody: it is not counted among the removals that a person confirms."""
+    """It limits no client, so removing it frees none: it is not counted among the removals that a person confirms."""
     world = metered()
     world.tiers = ()
     world.run()
@@ -58,7 +58,7 @@ def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_c
     assert limits(world) == {"fetch": None, "produce": None}
 
 
-def test_a_client_id_quota_that_comes_later_takes_it_away_and_people_are_told() -> None:
+def test_a_client_id_quota_that_comes_later_takes_it_away_and_people_are_reported() -> None:
     world = metered()
     world.run()
     world.client_quotas = True
@@ -76,7 +76,7 @@ def test_a_limit_that_somebody_sets_for_the_default_user_is_left_to_them() -> No
     assert world.after(15).writes == ()
 
 
-def test_while_nobody_knows_of_client_ids_it_stays_as_it_is() -> None:
+def test_while_no_one_knows_of_client_ids_it_stays_as_it_is() -> None:
     world = metered()
     world.client_quotas = None
     world.run()

@@ -13,7 +13,7 @@ from controller_logic.throttle.pressure import seconds_until_next_reading
         pytest.param([4.0, 8.0], 15.0, 8.0, id="of the broker that is next"),
         pytest.param([14.9], 15.0, 5.0, id="not sooner than allowed"),
         pytest.param([0.1], 15.0, 15.0, id="not later than a scrape"),
-        pytest.param([40.0], 15.0, 15.0, id="a NIC that is silent hurries nobody"),
+        pytest.param([40.0], 15.0, 15.0, id="a NIC that is silent hurries no reading"),
         pytest.param([], 15.0, 15.0, id="nothing known"),
         pytest.param([0.5], 1.0, 5.0, id="many scrapes are read at once"),
     ],

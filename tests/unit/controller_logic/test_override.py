@@ -1,4 +1,4 @@
-"""An override stands in place of what a tier promises, for whom it names, until it ends, and for nobody else."""
+"""An override stands in place of what a tier promises, for whom it names, until it ends, and for no other client."""
 
 import re
 from dataclasses import replace
@@ -18,10 +18,10 @@ NIGHTLY = Entity("alice", "nightly")
 
 def override(key: str = "streaming/backfill", **said: object) -> Override:
     """An override of alice's rates to 20 MB/s fetched, unless something else is said."""
-    told: dict[str, object] = {"expires_at_seconds": LATER, "reason": "agreed", **said}
+    reported: dict[str, object] = {"expires_at_seconds": LATER, "reason": "agreed", **said}
     if "entity" not in said and "level" not in said:
-        told["entity"] = ALICE
-    return Override(key, **{"rates": per_partition(fetch=20 * MB), **told})  # type: ignore[arg-type]
+        reported["entity"] = ALICE
+    return Override(key, **{"rates": per_partition(fetch=20 * MB), **reported})  # type: ignore[arg-type]
 
 
 def applied(declared: Member, *overrides: Override, level: Level = Level.L1) -> Overridden:
@@ -58,7 +58,7 @@ def test_rates_that_are_set_stand_in_place_of_the_contracts_and_the_others_stay(
     assert (replace(one.contract, override_only_keys=frozenset()), one.exempt, one.override) == (becomes, True, "streaming/backfill")
 
 
-def test_what_no_contract_gives_is_lent() -> None:
+def test_what_no_contract_gives_is_override_only() -> None:
     rates = override(rates=per_broker(20 * MB, 20 * MB))
     override_only_keys = {
         str(given): only(applied(member(ALICE, given), rates)).contract.override_only_keys for given in (None, per_broker(fetch=MB))
@@ -97,7 +97,7 @@ def test_one_direction_in_another_form_changes_nothing_where_the_contract_has_th
     assert lost <= set(re.findall(r"\w+", misfit.message))
 
 
-def test_a_rate_per_partition_fits_nobody_without_topics() -> None:
+def test_a_rate_per_partition_fits_no_one_without_topics() -> None:
     declared = member(ALICE, total(1 * MB))
     overridden = applied(declared, override(rates=per_partition(20 * MB, 20 * MB)))
     assert only(overridden) == declared
@@ -173,8 +173,8 @@ def test_a_clock_that_goes_back_behind_the_end_brings_it_back() -> None:
     assert apply_overrides(declared, [ends], START_SECONDS - 1).applied
 
 
-def test_the_first_end_of_all_that_last_is_told_also_of_those_that_change_nothing() -> None:
-    soon = override("streaming/nobody", entity=BOB, expires_at_seconds=START_SECONDS + 5)
+def test_the_first_end_of_all_that_last_is_reported_also_of_those_that_change_nothing() -> None:
+    soon = override("streaming/bob-only", entity=BOB, expires_at_seconds=START_SECONDS + 5)
     overridden = applied(member(ALICE, per_partition(1 * MB), "orders"), override(), soon)
     assert overridden.next_expiry_seconds == START_SECONDS + 5
 
@@ -229,7 +229,7 @@ def test_no_byte_rate_is_ever_lost_and_none_changes_that_was_not_set(tiers: tupl
 
 
 @given(tiers=TIERS.map(tuple), overrides=OVERRIDES)
-def test_everybody_named_is_either_overridden_or_told_why_not(tiers: tuple[Tier, ...], overrides: list[Override]) -> None:
+def test_everybody_named_is_either_overridden_or_reported_why_not(tiers: tuple[Tier, ...], overrides: list[Override]) -> None:
     overridden = apply_overrides(tiers, overrides, START_SECONDS)
     first = {one.entity: (each, one) for each in reversed(tiers) for one in reversed(each.members)}
     for said in overrides:

@@ -65,7 +65,7 @@ def test_while_one_is_exempt_the_others_give_what_they_can(world: Overridden) ->
     assert (rates[Level.L2] or CONTRACT) < CONTRACT
 
 
-def test_the_throttle_returns_when_it_ends_and_in_steps_that_cut_nobody_off(world: Overridden) -> None:
+def test_the_throttle_returns_when_it_ends_and_in_steps_that_cut_no_one_off(world: Overridden) -> None:
     world.overrides = (decided(world, entity=USERS[Level.L3]),)
     world.minutes(6)
     world.now_seconds += HOUR
@@ -76,7 +76,7 @@ def test_the_throttle_returns_when_it_ends_and_in_steps_that_cut_nobody_off(worl
     assert all(write.predicted_mute_seconds <= world.policy.max_mute_seconds for write in lowered)
 
 
-def test_the_decision_tells_whom_it_is_in_force_for_and_when_the_first_ends(world: Overridden) -> None:
+def test_the_decision_reports_whom_it_is_in_force_for_and_when_the_first_ends(world: Overridden) -> None:
     override = decided(world, entity=USERS[Level.L3])
     world.overrides = (override,)
     decision: Decision = world.decide()

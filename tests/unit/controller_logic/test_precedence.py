@@ -69,7 +69,7 @@ def test_a_client_without_client_id_is_not_matched_by_named_client_ids() -> None
 
 
 @pytest.mark.parametrize(("entity", "bucket"), LEVELS)
-def test_the_entities_beneath_govern_the_same_bucket_in_the_order_of_precedence(entity: Entity, bucket: Entity) -> None:
+def test_the_entities_below_govern_the_same_bucket_in_the_order_of_precedence(entity: Entity, bucket: Entity) -> None:
     weaker = [other for other, shared in LEVELS if shared == bucket]
     expected = [other for other in weaker[weaker.index(entity) + 1 :] if (entity.user, other.user) != (DEFAULT, "u")]
     if entity == Entity("u", DEFAULT):

@@ -71,7 +71,7 @@ def test_one_short_pause_of_everybody_is_no_lie() -> None:
     assert nic(*spans(*[40] * 10, 0, seconds=1), clients_mb={("a", 1): 40}, scrape_seconds=1.0).known
 
 
-def test_a_broker_that_is_alive_and_tells_nothing_is_blind() -> None:
+def test_a_broker_that_is_alive_and_reports_nothing_is_blind() -> None:
     found = nics(asked({1: (), 2: spans(50)}))
     assert [broker for broker, nic in found.items() if not nic.known] == [1]
 
@@ -102,7 +102,7 @@ def test_without_a_known_capacity_nothing_is_absurd() -> None:
     assert nics(replace(given, brokers={1: BrokerLimit(100 * MB)}))[1].pressure is Pressure.OVER
 
 
-def test_something_throttled_and_a_short_scrape_take_the_mean_over_two_teeth() -> None:
+def test_something_throttled_and_a_short_scrape_take_the_mean_over_two_sawtooth_periods() -> None:
     said = spans(200, 60, 60, 60, 60, 60, seconds=5)
     found = nic(*said, throttled=True, scrape_seconds=5.0)
     assert found.bytes_per_second == pytest.approx(60 * MB)
@@ -113,11 +113,11 @@ def test_one_such_mean_above_the_limit_is_over_without_any_other() -> None:
     assert nic(*spans(60, 110, 120, 110, 110, 60, seconds=5), throttled=True, scrape_seconds=5.0).pressure is Pressure.OVER
 
 
-def test_a_tooth_above_the_limit_is_not_over() -> None:
+def test_a_sawtooth_period_above_the_limit_is_not_over() -> None:
     assert nic(*spans(20, 110, 20, 110, 20, 110, seconds=5), throttled=True, scrape_seconds=5.0).pressure is Pressure.WITHIN
 
 
-def test_a_scrape_as_long_as_a_tooth_keeps_the_newest_span() -> None:
+def test_a_scrape_as_long_as_a_sawtooth_period_keeps_the_newest_span() -> None:
     assert nic(*spans(60, 60, 90), throttled=True, scrape_seconds=15.0).bytes_per_second == 90 * MB
 
 
@@ -127,6 +127,6 @@ def test_the_mean_is_as_long_as_the_brokers_window_demands() -> None:
     assert (found.span_seconds, found.bytes_per_second) == (6, pytest.approx(60 * MB))
 
 
-def test_less_than_one_tooth_of_readings_says_nothing_of_throttled_clients() -> None:
+def test_less_than_one_sawtooth_period_of_readings_says_nothing_of_throttled_clients() -> None:
     assert not nic(*spans(60, 60, seconds=5), throttled=True, scrape_seconds=5.0).known
     assert nic(*spans(60, 60, seconds=5), scrape_seconds=5.0).known

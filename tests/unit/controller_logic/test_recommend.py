@@ -133,7 +133,7 @@ def test_raises_of_a_tier_share_what_its_part_of_the_limits_leaves() -> None:
     assert said == {"member-alice": 50 * MB + 80 * MB * 50 // 108, "member-bob": 50 * MB + 28 * MB * 50 // 108, "member-carol": 13 * MB}
 
 
-def test_a_tier_whose_share_is_spent_is_told_so() -> None:
+def test_a_tier_whose_share_is_spent_is_reported_so() -> None:
     limits = BrokerLimits(BrokerLimit(egress=100 * MB))
     both = tier(member(ALICE, total(fetch=150 * MB)), member(BOB, total(fetch=150 * MB)))
     result = advised(both, limits=limits, alice=moved(200 * MB), bob=moved(110 * MB))

@@ -24,7 +24,7 @@ from tests.unit.controller_logic.worlds import topology
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 RATES = st.integers(MIN_BYTE_RATE, 10**10)
 SHARES = st.floats(0, 1)
-Scene = tuple[AdviceBasis, tuple[Tier, ...], Recommendations]
+Scenario = tuple[AdviceBasis, tuple[Tier, ...], Recommendations]
 TOPOLOGY = topology({"orders": {1: 3, 2: 2, 3: 1}})
 
 
@@ -57,7 +57,7 @@ def bases(draw: st.DrawFn, declared: tuple[Tier, ...]) -> AdviceBasis:
 
 
 @st.composite
-def scenes(draw: st.DrawFn, *, has_past: bool) -> Scene:
+def scenes(draw: st.DrawFn, *, has_past: bool) -> Scenario:
     declared = draw(tiers())
     basis = draw(bases(declared))
     if not has_past:
@@ -69,7 +69,7 @@ def scenes(draw: st.DrawFn, *, has_past: bool) -> Scene:
 @settings(max_examples=150, deadline=None)
 @given(scenes(has_past=True))
 def test_recommendations_keep_floor_bound_and_distance_and_are_the_same_each_time(
-    scene: Scene,
+    scene: Scenario,
 ) -> None:
     basis, declared, result = scene
     assert advise(basis, result) is result
@@ -86,7 +86,7 @@ def test_recommendations_keep_floor_bound_and_distance_and_are_the_same_each_tim
 
 @settings(max_examples=150, deadline=None)
 @given(scenes(has_past=False))
-def test_raises_never_take_a_tier_beyond_its_share_of_the_limits(scene: Scene) -> None:
+def test_raises_never_take_a_tier_beyond_its_share_of_the_limits(scene: Scenario) -> None:
     basis, declared, result = scene
     limit = basis.limits.everywhere.egress
     if limit is None:
@@ -106,7 +106,7 @@ def test_raises_never_take_a_tier_beyond_its_share_of_the_limits(scene: Scene) -
 
 @settings(max_examples=100, deadline=None)
 @given(scenes(has_past=True))
-def test_what_is_not_applied_leaves_tiers_as_they_were_declared(scene: Scene) -> None:
+def test_what_is_not_applied_leaves_tiers_as_they_were_declared(scene: Scenario) -> None:
     _, declared, result = scene
     assert result.tiers is not None
     for before, after in zip(declared, result.tiers, strict=True):

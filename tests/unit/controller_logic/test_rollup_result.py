@@ -35,12 +35,12 @@ def test_what_would_not_fit_leaves_out_those_who_move_least_and_says_how_many() 
 
 
 def test_a_result_of_before_there_was_empty_time_is_read() -> None:
-    told = result(None)
-    with_empty = replace(told, empty=(Window(300_000, 600_000),))
+    reported = result(None)
+    with_empty = replace(reported, empty=(Window(300_000, 600_000),))
     assert decode(encode(with_empty)) == with_empty
     document = json.loads(encode(with_empty))
     del document["emptyMs"]
-    assert decode(json.dumps(document)) == told
+    assert decode(json.dumps(document)) == reported
 
 
 BROKEN_FIGURES = ([1, 1, 1, 1, -1], ["x", 1, 1, 1, 1], [1])

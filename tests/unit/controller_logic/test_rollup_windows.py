@@ -87,13 +87,13 @@ def test_a_window_that_is_published_in_part_is_computed_again() -> None:
     assert at_noon(published=(half,)).start == hour(3)
 
 
-def test_gaps_that_are_too_old_are_told_and_not_filled() -> None:
+def test_gaps_that_are_too_old_are_reported_and_not_filled() -> None:
     old = Window(NOON_MS - 10 * 24 * HOUR_MS, NOON_MS - 9 * 24 * HOUR_MS)
     found = at_noon(published=(old,), wanted=Wanted(HOUR_MS, 0))
     assert (len(found.missing), found.lost_ms) == (MOST_WINDOWS, 2 * 24 * HOUR_MS)
 
 
-def test_a_window_of_which_there_is_nothing_is_no_gap_and_is_told() -> None:
+def test_a_window_of_which_there_is_nothing_is_no_gap_and_is_reported() -> None:
     found = due(WANTED, (hour(3), hour(1)), (), now_ms=NOW_MS, empty=(hour(2),))
     assert (found.start, found.missing, found.published_until_ms, found.empty) == (hour(0), (hour(0),), hour(0).start_ms, (hour(2),))
 

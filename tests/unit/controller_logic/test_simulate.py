@@ -29,7 +29,7 @@ demand = {a = 150_000_000}
 """
 
 
-def test_a_cut_is_told_with_its_cause_and_its_bound() -> None:
+def test_a_cut_is_reported_with_its_cause_and_its_bound() -> None:
     (cut,) = [line for line in lines_of(scenario_of(SMALL)) if line.split()[:2] == ["cut", "L3"]]
     assert numbers(cut) == {200.0, 97.0, 11, 53.0, 0.0}
 
@@ -46,7 +46,7 @@ def test_the_example_of_a_lowered_limit_steps_in_order_and_returns_to_the_contra
     assert [line for line in lines[-4:] if "(contract)" not in line] == []
 
 
-def test_the_example_of_foreign_traffic_cuts_nobody_for_it_and_holds_while_the_nic_is_blind() -> None:
+def test_the_example_of_foreign_traffic_cuts_no_one_for_it_and_holds_while_the_nic_is_blind() -> None:
     lines = list(lines_of(scenario_of((EXAMPLES / "foreign-traffic-and-an-unreadable-nic.toml").read_text())))
     helpless = next(number for number, line in enumerate(lines) if "QuotaCannotHelp" in line)
     first_cut = next(number for number, line in enumerate(lines) if line.strip().startswith("cut"))
@@ -68,7 +68,7 @@ def test_the_example_of_foreign_traffic_cuts_nobody_for_it_and_holds_while_the_n
         pytest.param(SMALL.replace("leaders = {1 = 1}", "leaders = {2 = 1}"), id="an unknown broker"),
         pytest.param(SMALL.replace("throttledRate = 1_000_000\n", ""), id="no throttled rate"),
         pytest.param(SMALL.replace("throttledRate = 1_000_000", "throttledRate = 999_000_000"), id="throttled above it"),
-        pytest.param(SMALL.replace('user = "a"\n', ""), id="nobody"),
+        pytest.param(SMALL.replace('user = "a"\n', ""), id="no user"),
         pytest.param(SMALL.replace("contract = 200_000_000", "contract = 200_000_000.5"), id="half a byte"),
         pytest.param(SMALL.replace("[brokers.1]\negress = {limit = 100_000_000}", ""), id="no broker"),
         pytest.param(SMALL + "nic = {1 = 'maybe'}", id="a NIC that says something odd"),

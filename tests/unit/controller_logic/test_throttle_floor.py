@@ -1,4 +1,4 @@
-"""Below which rate nobody is throttled."""
+"""The rate below which no client is throttled."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What must hold of every throttle: random estates, demand, lying NICs, silent brokers, lost memory and refused writes."""
+"""What must hold of every throttle: random clusters, demand, lying NICs, silent brokers, lost memory and refused writes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ def actors(draw: st.DrawFn, number: int) -> SimulatedClient:
 
 
 @st.composite
-def estates(draw: st.DrawFn, *, release_after_seconds: float | None = None) -> SimulatedCluster:
+def simulated_clusters(draw: st.DrawFn, *, release_after_seconds: float | None = None) -> SimulatedCluster:
     chosen = ThrottleSettings(
         release_after_seconds=release_after_seconds,
         window=draw(st.sampled_from([QuotaWindow(), QuotaWindow(2, 1), QuotaWindow(11, 2)])),
@@ -106,7 +106,7 @@ class Frame:
 
 
 def played(made: SimulatedCluster, story: list[Turn]) -> Iterator[Frame]:
-    """Turn after turn, as the estate goes through them."""
+    """Turn after turn, as the cluster goes through them."""
     for turn in story:
         _happen(made, turn)
         for _ in range(turn.rounds):
@@ -129,7 +129,7 @@ def _happen(made: SimulatedCluster, turn: Turn) -> None:
 
 
 @SEARCH
-@given(estates(), stories())
+@given(simulated_clusters(), stories())
 def test_l0_is_never_throttled_and_every_value_lies_between_floor_and_contract(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         for key, step in frame.decision.steps.items():
@@ -140,8 +140,8 @@ def test_l0_is_never_throttled_and_every_value_lies_between_floor_and_contract(m
 
 
 @SEARCH
-@given(estates(), stories(moves=False))
-def test_where_every_nic_lies_nothing_changes_and_nobody_who_leads_on_a_lying_one_is_raised(
+@given(simulated_clusters(), stories(moves=False))
+def test_where_every_nic_lies_nothing_changes_and_no_one_who_leads_on_a_lying_one_is_raised(
     made: SimulatedCluster, story: list[Turn]
 ) -> None:
     for frame in played(made, story):
@@ -154,8 +154,8 @@ def test_where_every_nic_lies_nothing_changes_and_nobody_who_leads_on_a_lying_on
 
 
 @SEARCH
-@given(estates(release_after_seconds=60.0), stories(moves=False))
-def test_load_that_is_unknown_for_long_lowers_nobody(made: SimulatedCluster, story: list[Turn]) -> None:
+@given(simulated_clusters(release_after_seconds=60.0), stories(moves=False))
+def test_load_that_is_unknown_for_long_lowers_no_one(made: SimulatedCluster, story: list[Turn]) -> None:
     """Where every NIC lies, values in force only go up, whatever was decided before and however long it lasts."""
     for frame in played(made, story):
         lying = {broker for broker, said in frame.turn.lies.items() if said is not None and not 0 <= said < inf}
@@ -164,7 +164,7 @@ def test_load_that_is_unknown_for_long_lowers_nobody(made: SimulatedCluster, sto
 
 
 @SEARCH
-@given(estates(release_after_seconds=60.0), stories())
+@given(simulated_clusters(release_after_seconds=60.0), stories())
 def test_without_any_reading_everybody_is_back_at_the_contract_in_the_end(made: SimulatedCluster, story: list[Turn]) -> None:
     for _ in played(made, story):
         pass
@@ -176,7 +176,7 @@ def test_without_any_reading_everybody_is_back_at_the_contract_in_the_end(made: 
 
 
 @SEARCH
-@given(estates(), stories(restarts=False))
+@given(simulated_clusters(), stories(restarts=False))
 def test_no_lowering_mutes_anybody_for_longer_than_allowed(made: SimulatedCluster, story: list[Turn]) -> None:
     """Neither by what the step itself predicts nor by the highest rate that was read of the entity within the last window."""
     window, bound_seconds = made.settings.window, made.settings.max_mute_seconds
@@ -195,7 +195,7 @@ def test_no_lowering_mutes_anybody_for_longer_than_allowed(made: SimulatedCluste
 
 
 @SEARCH
-@given(estates(), stories(restarts=False))
+@given(simulated_clusters(), stories(restarts=False))
 def test_two_cuts_of_one_rate_are_a_dwell_apart(made: SimulatedCluster, story: list[Turn]) -> None:
     lowered: dict[RateKey, float] = {}
     for frame in played(made, story):
@@ -207,7 +207,7 @@ def test_two_cuts_of_one_rate_are_a_dwell_apart(made: SimulatedCluster, story: l
 
 
 @SEARCH
-@given(estates(), stories())
+@given(simulated_clusters(), stories())
 def test_a_tier_is_cut_only_where_the_lower_ones_cannot_give_enough(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         for one in frame.decision.rounds:
@@ -218,7 +218,7 @@ def test_a_tier_is_cut_only_where_the_lower_ones_cannot_give_enough(made: Simula
 
 
 @SEARCH
-@given(estates(), stories())
+@given(simulated_clusters(), stories())
 def test_a_tier_is_raised_only_once_no_higher_one_is_throttled(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         for key in frame.fresh:
@@ -229,7 +229,7 @@ def test_a_tier_is_raised_only_once_no_higher_one_is_throttled(made: SimulatedCl
 
 
 @SEARCH
-@given(estates(), stories(honest=True, moves=False, restarts=False, refusals=False))
+@given(simulated_clusters(), stories(honest=True, moves=False, restarts=False, refusals=False))
 def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         for broker in BROKERS:
@@ -250,7 +250,7 @@ def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(made: S
 
 
 @SEARCH
-@given(estates(), stories(refusals=False))
+@given(simulated_clusters(), stories(refusals=False))
 def test_losing_the_memory_writes_nothing_by_itself(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         made.memory = ThrottleMemory()
@@ -267,7 +267,7 @@ def test_losing_the_memory_writes_nothing_by_itself(made: SimulatedCluster, stor
 
 
 @SEARCH
-@given(estates(), stories())
+@given(simulated_clusters(), stories())
 def test_the_same_input_and_memory_give_the_same_decision(made: SimulatedCluster, story: list[Turn]) -> None:
     for frame in played(made, story):
         first, memory = made.decide(), made.memory
@@ -278,7 +278,7 @@ def test_the_same_input_and_memory_give_the_same_decision(made: SimulatedCluster
 
 
 @settings(deadline=None, max_examples=30)
-@given(estates())
+@given(simulated_clusters())
 def test_constant_demand_comes_to_rest(made: SimulatedCluster) -> None:
     made.settings = ThrottleSettings()
     for _ in range(100):
@@ -290,7 +290,7 @@ def test_constant_demand_comes_to_rest(made: SimulatedCluster) -> None:
 
 
 @SEARCH
-@given(estates(), stories())
+@given(simulated_clusters(), stories())
 def test_when_the_load_is_gone_everybody_is_back_at_exactly_the_contract(made: SimulatedCluster, story: list[Turn]) -> None:
     for _ in played(made, story):
         pass

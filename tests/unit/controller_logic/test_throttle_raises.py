@@ -8,7 +8,7 @@ from controller_logic.model import RateKey
 from controller_logic.quotas.kafka_window import predicted_mute_seconds
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ActiveThrottle, ThrottleMemory
-from tests.unit.controller_logic.gates import MB, OUT, actor, estate, steps_of, want
+from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want
 from tools.simulate.model import SimulatedClient, SimulatedCluster
 
 
@@ -31,7 +31,7 @@ def after_a_hold(played: SimulatedCluster) -> ThrottleDecision:
 
 
 def one_user(contract_mb: float = 100, at_mb: float = 20, other_mb: float = 0) -> SimulatedCluster:
-    played = estate(actor("a", "L3", contract_mb))
+    played = simulated_cluster(actor("a", "L3", contract_mb))
     held_at(played, a=at_mb)
     want(played, a=contract_mb)
     played.other[1, OUT] = other_mb * MB
@@ -76,7 +76,7 @@ def test_a_cap_near_the_highest_rate_of_late_is_not_taken_for_free() -> None:
 
 
 def test_many_share_the_headroom_by_one_factor() -> None:
-    played = estate(*[actor(f"u{number}", "L3", 100) for number in range(4)])
+    played = simulated_cluster(*[actor(f"u{number}", "L3", 100) for number in range(4)])
     held_at(played, u0=5, u1=10, u2=10, u3=15)
     want(played, u0=100, u1=100, u2=100, u3=100)
     played.other[1, OUT] = 35 * MB
@@ -85,7 +85,7 @@ def test_many_share_the_headroom_by_one_factor() -> None:
 
 
 def test_a_user_who_binds_on_a_cool_broker_only_is_raised_although_another_is_nearly_full() -> None:
-    played = estate(actor("a", "L3", 100, leaders={1: 1, 2: 1}), brokers=2)
+    played = simulated_cluster(actor("a", "L3", 100, leaders={1: 1, 2: 1}), brokers=2)
     held_at(played, a=20)
     key = played.actors[0].key
     played.wants = {(key, 1): 3 * MB, (key, 2): 100 * MB}
@@ -110,7 +110,7 @@ def test_a_broker_without_a_limit_takes_whatever_is_given_back() -> None:
 @pytest.mark.parametrize(("higher", "lower"), [("L1", "L2"), ("L2", "L3"), ("L1", "L3")])
 def test_a_lower_tier_waits_until_the_higher_one_has_its_contract(higher: str, lower: str) -> None:
     actors: list[SimulatedClient] = [actor("high", higher, 100), actor("low", lower, 100)]
-    played = estate(*actors)
+    played = simulated_cluster(*actors)
     held_at(played, high=10, low=1)
     want(played, high=100, low=100)
     assert steps_of(after_a_hold(played), StepKind.RAISE).keys() == {"high"}

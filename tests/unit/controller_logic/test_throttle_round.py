@@ -3,12 +3,12 @@
 import json
 
 from controller_logic.throttle.record import NEVER_THROTTLED, as_mapping
-from tests.unit.controller_logic.gates import MB, OUT, actor, estate, want
+from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, want
 from tools.simulate.model import SimulatedCluster
 
 
 def overloaded() -> SimulatedCluster:
-    played = estate(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
+    played = simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
     want(played, etl=40, pay=25)
     return played
 

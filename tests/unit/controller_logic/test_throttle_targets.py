@@ -32,7 +32,7 @@ def test_who_sends_little_of_a_large_contract_gives_nothing() -> None:
     assert targets_mb([bucket("greedy", 50, 50), bucket("modest", 50, 10)], b1=20).keys() == {"greedy"}
 
 
-def test_nobody_is_asked_below_the_floor() -> None:
+def test_no_one_is_asked_below_the_floor() -> None:
     found = targets_mb([bucket("a", 50, 50, floor_mb=45), bucket("b", 50, 50)], b1=30)
     assert found == pytest.approx({"a": 45, "b": 25})
 
@@ -55,7 +55,7 @@ def test_more_than_twelve_give_where_twelve_are_not_enough() -> None:
     assert len(largest_givers([bucket(f"user-{number}", 50, 3) for number in range(40)], 1, 40 * MB)) == 30
 
 
-def test_where_nobody_tells_rates_the_tier_that_leads_there_goes_to_its_floors() -> None:
+def test_where_no_one_reports_rates_the_tier_that_leads_there_goes_to_its_floors() -> None:
     rate = ManagedRate(Entity("a"), OUT, Level.L3, 50 * MB, MB, 50 * MB, frozenset({1}))
     silent = Bucket(rate, Floor(MB), {}, unmeasured=frozenset({1}))
     assert blind_targets([silent, bucket("elsewhere", 50, 50)], frozenset({1})) == {silent.key: MB}

@@ -8,12 +8,12 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
 from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
 from controller_logic.throttle.throttle_pass import throttle
-from tests.unit.controller_logic.gates import MB, OUT, actor, estate, in_force_mb, steps_of, want
+from tests.unit.controller_logic.gates import MB, OUT, actor, in_force_mb, simulated_cluster, steps_of, want
 
 
 def test_a_a_step_that_does_not_bite_yet_is_written_all_the_same() -> None:
     """Without rates the exposure is the contract, far above what is sent: steps that would only be written once they bite never start."""
-    played = estate(actor("a", "L3", 800, 1), actor("b", "L3", 800, 1))
+    played = simulated_cluster(actor("a", "L3", 800, 1), actor("b", "L3", 800, 1))
     want(played, a=60, b=60)
     played.silent = {1}
     values = [played.run(30).steps[played.actors[0].key].value / MB for _ in range(3)]
@@ -21,8 +21,8 @@ def test_a_a_step_that_does_not_bite_yet_is_written_all_the_same() -> None:
 
 
 def test_b_on_a_full_link_a_cap_that_does_not_seem_to_bind_is_not_lifted() -> None:
-    """All rates shrink when the link is full, so nobody reaches his cap."""
-    played = estate(actor("a", "L3", 100, 1), limit_mb=100, capacity_mb=110)
+    """All rates shrink when the link is full, so no client reaches its cap."""
+    played = simulated_cluster(actor("a", "L3", 100, 1), limit_mb=100, capacity_mb=110)
     key = played.actors[0].key
     played.apply(key, 40 * MB)
     played.memory = ThrottleMemory(held={key: ActiveThrottle(40 * MB, 100 * MB, 0.0, applied=True)})
@@ -35,18 +35,18 @@ def test_b_on_a_full_link_a_cap_that_does_not_seem_to_bind_is_not_lifted() -> No
 
 def test_c_a_missing_rate_is_not_zero() -> None:
     """Read as zero, the exposure would be zero and the step a cliff."""
-    played = estate(actor("a", "L3", 50, 1), actor("seen", "L0", 100))
+    played = simulated_cluster(actor("a", "L3", 50, 1), actor("seen", "L0", 100))
     want(played, a=50, seen=60)
     played.pass_time(15)
     given = played.given()
     clients = {place: rate for place, rate in given.readings.clients.items() if place[0] == Entity("seen")}
-    for told in (clients, {}):
-        decision, _ = throttle(replace(given, readings=replace(given.readings, clients=told)))
+    for reported in (clients, {}):
+        decision, _ = throttle(replace(given, readings=replace(given.readings, clients=reported)))
         assert all(step.value >= 25 * MB for step in decision.steps.values())
 
 
 def test_c_a_throttled_entity_whose_rate_is_missing_is_not_released_as_idle() -> None:
-    played = estate(actor("a", "L3", 100, 1), actor("seen", "L0", 100))
+    played = simulated_cluster(actor("a", "L3", 100, 1), actor("seen", "L0", 100))
     key = played.actors[0].key
     played.apply(key, 20 * MB)
     played.memory = ThrottleMemory(held={key: ActiveThrottle(20 * MB, 100 * MB, 0.0, applied=True)})
@@ -60,7 +60,7 @@ def test_c_a_throttled_entity_whose_rate_is_missing_is_not_released_as_idle() ->
 
 def test_d_a_fraction_of_a_smaller_contract_is_lowered_in_safe_steps() -> None:
     """Leaders moved away meanwhile: even what only follows them may be a lowering of five times."""
-    played = estate(actor("a", "L3", 10, 1, leaders={1: 5}))
+    played = simulated_cluster(actor("a", "L3", 10, 1, leaders={1: 5}))
     key = played.actors[0].key
     played.apply(key, 40 * MB)
     played.changes.clear()
@@ -74,7 +74,7 @@ def test_d_a_fraction_of_a_smaller_contract_is_lowered_in_safe_steps() -> None:
 
 
 def test_d_after_such_a_step_the_next_one_waits_for_a_dwell() -> None:
-    played = estate(actor("a", "L3", 10, 1))
+    played = simulated_cluster(actor("a", "L3", 10, 1))
     key = played.actors[0].key
     played.in_force[key] = 20 * MB
     played.changes[key] = LastChange(990.0, 40 * MB)
@@ -98,7 +98,7 @@ def test_e_first_contracts_do_not_eat_the_budget_of_cuts() -> None:
 
 def test_f_a_severe_overload_does_not_cut_every_tier_at_once() -> None:
     """L3 alone can give enough in the end, so L2 and L1 keep theirs although one step of L3 is not enough yet."""
-    played = estate(actor("one", "L1", 100), actor("two", "L2", 100), actor("three", "L3", 200))
+    played = simulated_cluster(actor("one", "L1", 100), actor("two", "L2", 100), actor("three", "L3", 200))
     want(played, one=30, two=30, three=150)
     cut = {name for _ in range(10) for name in steps_of(played.run(15), StepKind.CUT)}
     assert cut == {"three"}
@@ -115,14 +115,14 @@ def test_g_the_budget_slides_and_does_not_refill_drop_by_drop() -> None:
 
 def test_a_client_that_grew_since_it_was_read_is_allowed_for() -> None:
     """A quarter more, so that a step bounded to 12 s stays below 17 s."""
-    played = estate(actor("a", "L3", 1000, 1))
+    played = simulated_cluster(actor("a", "L3", 1000, 1))
     want(played, a=120)
     step = steps_of(played.run(15), StepKind.CUT)["a"]
     assert step.bucket.exposure == 150 * MB
 
 
 def test_a_throttled_client_runs_below_its_quota_and_still_counts_as_throttled() -> None:
-    played = estate(actor("a", "L3", 100, 1))
+    played = simulated_cluster(actor("a", "L3", 100, 1))
     key = played.actors[0].key
     played.apply(key, 50 * MB)
     held = {key: ActiveThrottle(50 * MB, 100 * MB, 0.0, applied=True)}

@@ -17,7 +17,7 @@ CONTRACT = 60 * MB
 
 @pytest.fixture
 def world() -> LoadedWorld:
-    """At its contracts, with a limit that nobody reaches."""
+    """At its contracts, with a limit that is never reached."""
     world = loaded_world()
     world.minutes(2)
     assert set(in_force(world).values()) == {CONTRACT}
@@ -120,7 +120,7 @@ def test_metrics_that_vanish_neither_cut_nor_release(world: LoadedWorld) -> None
     assert in_force(world) == before
 
 
-def test_a_nic_that_lied_is_believed_again_only_for_what_it_tells_later(world: LoadedWorld) -> None:
+def test_a_nic_that_lied_is_believed_again_only_for_what_it_reports_later(world: LoadedWorld) -> None:
     everybody_at_the_throttled_rate(world)
     before = in_force(world)
     world.lies = True
@@ -227,7 +227,7 @@ def test_partitions_without_a_leader_stop_every_lowering(world: LoadedWorld) -> 
     assert not [write for decision in world.minutes(3) for write in decision.writes if write.kind is WriteKind.LOWERING]
 
 
-def test_observe_tells_what_it_would_do_and_writes_nothing(world: LoadedWorld) -> None:
+def test_observe_reports_what_it_would_do_and_writes_nothing(world: LoadedWorld) -> None:
     world.policy = replace(world.policy, mode=Mode.OBSERVE)
     set_limit(world, 50 * MB)
     decisions = world.minutes(6)

@@ -1,4 +1,4 @@
-"""Writes of the throttle are spread over one tooth of its clients, never further."""
+"""Writes of the throttle are spread over one sawtooth period of its clients, never further."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ def played(count: int, window: QuotaWindow = WINDOW) -> list[tuple[float, int]]:
 
 
 @pytest.mark.parametrize(("count", "last", "most"), [(1, 0, 1), (3, 2, 1), (12, 11, 1), (13, 11.1, 1), (30, 11.6, 2), (1000, 12, 43)])
-def test_few_go_a_second_apart_and_many_fill_a_tooth(count: int, last: float, most: int) -> None:
+def test_few_go_a_second_apart_and_many_fill_a_sawtooth_period(count: int, last: float, most: int) -> None:
     gone = played(count)
     assert sum(went for _, went in gone) == count
     assert max(went for _, went in gone) <= most
@@ -44,12 +44,12 @@ def test_a_shorter_window_is_a_shorter_spread() -> None:
     assert played(30, QuotaWindow(2, 1))[-1][0] == pytest.approx(3, abs=0.5)
 
 
-def test_nobody_goes_before_the_time() -> None:
+def test_no_one_goes_before_the_time() -> None:
     turn = paced([1, 2], WritePace(1.0, 1001.0, 2), WINDOW, now_seconds=1000.25)
     assert (turn.now, turn.due_in_seconds) == (0, 0.75)
 
 
-def test_time_in_which_nobody_waited_is_no_credit() -> None:
+def test_time_in_which_no_one_waited_is_no_credit() -> None:
     first = paced([1], None, WINDOW, now_seconds=1000.0)
     assert paced(range(5), first.pace, WINDOW, now_seconds=1008.0).now == 1
 

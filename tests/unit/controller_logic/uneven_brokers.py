@@ -87,7 +87,7 @@ class UnevenBrokers:
     leaders: Mapping[int, int]
     share: int = ADAPTIVE_SHARES
     scrape_seconds: int = 15
-    tells_throttle_time: bool = True
+    reports_throttle_time: bool = True
     memory: dict[RateKey, Adaptation] = field(default_factory=dict)
     clients: dict[tuple[Entity, int, Direction], ClientRate] = field(default_factory=dict)
     writes: list[int] = field(default_factory=list)
@@ -126,8 +126,8 @@ class UnevenBrokers:
             broker.run(self.second * 1000, self.in_force, demand)
             if self.second % self.scrape_seconds == number * 7 % self.scrape_seconds:
                 reading = broker.reading(self.second * 1000)
-                told = reading.throttle_milliseconds if self.tells_throttle_time else None
-                self.clients[USER, number, IN] = ClientRate(reading.at_seconds, reading.bytes_per_second, told)
+                reported = reading.throttle_milliseconds if self.reports_throttle_time else None
+                self.clients[USER, number, IN] = ClientRate(reading.at_seconds, reading.bytes_per_second, reported)
         if self.second % 5 == 0:
             self._decide()
 

@@ -12,7 +12,7 @@ import pytest
 from image import packages, spark_start
 from image.spark_start import ARCHIVE_OPTIONS, LEFT_OUT_MODULE, MODULE_OPTIONS, SPARK_HOME, driver_command, executor_command
 
-TOLD = {
+ENVIRONMENT = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",
     "SPARK_EXECUTOR_ID": "2",
     "SPARK_EXECUTOR_CORES": "1",
@@ -44,11 +44,14 @@ def test_jars_come_in_one_order_whatever_the_file_system_thinks(root: str) -> No
 
 def test_what_others_add_to_the_class_path_comes_after_what_the_archive_was_made_of(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", "/opt/spark/conf")
-    assert class_path_of(executor_command({**TOLD, "SPARK_CLASSPATH": "/own/more.jar"}, root))[-2:] == ["/own/more.jar", "/opt/spark/conf"]
+    assert class_path_of(executor_command({**ENVIRONMENT, "SPARK_CLASSPATH": "/own/more.jar"}, root))[-2:] == [
+        "/own/more.jar",
+        "/opt/spark/conf",
+    ]
 
 
 def test_driver_and_executor_begin_with_the_same_java_the_same_archive_and_the_same_jars(root: str) -> None:
-    driver, executor = driver_command(["pyspark-shell"], root), executor_command(TOLD, root)
+    driver, executor = driver_command(["pyspark-shell"], root), executor_command(ENVIRONMENT, root)
     shared = 1 + len(ARCHIVE_OPTIONS) + len(["-cp", "path"])
     assert driver[:shared] == executor[:shared]
     assert driver[0] == "usr/lib/jvm/java-17/bin/java"
@@ -70,7 +73,7 @@ def test_a_driver_hands_all_its_arguments_to_spark(root: str) -> None:
 
 
 def test_an_executor_gets_what_spark_gave_its_pod(root: str) -> None:
-    command = executor_command(TOLD, root)
+    command = executor_command(ENVIRONMENT, root)
     words = command[command.index(spark_start.EXECUTOR) + 1 :]
     assert dict(zip(words[::2], words[1::2], strict=True)) == {
         "--driver-url": "spark://CoarseGrainedScheduler@10.0.0.7:7078",
@@ -86,18 +89,18 @@ def test_an_executor_gets_what_spark_gave_its_pod(root: str) -> None:
 
 def test_an_executor_s_options_stay_in_their_order_beyond_the_tenth(root: str) -> None:
     options = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in (10, 2, 0)}
-    command = executor_command({**TOLD, **options}, root)
+    command = executor_command({**ENVIRONMENT, **options}, root)
     assert [word for word in command if word.startswith("-Dn=")] == ["-Dn=0", "-Dn=2", "-Dn=10"]
 
 
 def test_the_module_of_machine_learning_is_not_asked_for(root: str) -> None:
-    assert LEFT_OUT_MODULE not in executor_command({**TOLD, "SPARK_JAVA_OPT_0": LEFT_OUT_MODULE}, root)
+    assert LEFT_OUT_MODULE not in executor_command({**ENVIRONMENT, "SPARK_JAVA_OPT_0": LEFT_OUT_MODULE}, root)
     assert LEFT_OUT_MODULE not in MODULE_OPTIONS
 
 
 def test_an_executor_without_a_driver_says_what_is_missing(root: str) -> None:
     with pytest.raises(KeyError, match="SPARK_DRIVER_URL"):
-        executor_command({name: value for name, value in TOLD.items() if name != "SPARK_DRIVER_URL"}, root)
+        executor_command({name: value for name, value in ENVIRONMENT.items() if name != "SPARK_DRIVER_URL"}, root)
 
 
 def test_java_is_opened_as_far_as_spark_s_own_launcher_opens_it() -> None:
