@@ -108,13 +108,13 @@ def test_an_archive_names_its_layers_by_what_is_in_them(tmp_path: Path, one_laye
 
 
 def test_the_configuration_says_how_to_run(tmp_path: Path, one_layer: Path) -> None:
-    config = ImageConfig(("/usr/bin/run", "--now"), environment={"LEVEL": "out"}, user="65532", labels={"a": "b"})
+    config = ImageConfig(("/usr/bin/run", "--now"), environment={"ZONE": "out"}, user="65532", labels={"a": "b"})
     image_id = write_archive(tmp_path / "image.tar", "tidegate:1", [one_layer], config)
     described = read_json(tmp_path / "image.tar", image_id.removeprefix("sha256:") + ".json")
     assert isinstance(described, dict)
     assert described["config"] == {
         "Entrypoint": ["/usr/bin/run", "--now"],
-        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LEVEL=out"],
+        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ZONE=out"],
         "Labels": {"a": "b"},
         "User": "65532",
         "WorkingDir": "/",
