@@ -157,7 +157,7 @@ def test_a_report_with_the_policy_names_members_and_recommends_contracts(store: 
     [
         (("rollup", "run", "--prometheus", "http://127.0.0.1:9", "--from", "10m", "--to", "5m", "--out", "x"), "no whole hour"),
         (("rollup", "show", "usage_2h", "--store", "x"), "There is no table usage_2h"),
-        (("report", "--store", "x", *PERIOD, "--fetch-price", "free"), "'free' is no price"),
+        (("report", "--store", "x", *PERIOD, "--fetch-price", "free"), "'free' is not a price"),
         (("report", "--store", "x", "--from", "yesterday"), "'yesterday' is no time"),
         (("report", "--store", "/nowhere/at/all", *PERIOD), "Nothing is published at"),
     ],

@@ -197,13 +197,17 @@ def test_no_lowering_mutes_anybody_for_longer_than_allowed(made: SimulatedCluste
 @SEARCH
 @given(simulated_clusters(), stories(restarts=False))
 def test_two_cuts_of_one_rate_are_a_dwell_apart(made: SimulatedCluster, story: list[Turn]) -> None:
+    """A cut lowers the share of the contract. A rate that falls because leaders moved away, at the same share, is none."""
     lowered: dict[RateKey, float] = {}
+    contracts = {one.key: one.promised for one in made.actors}
     for frame in played(made, story):
         now_seconds = frame.decision.rounds[0].at_seconds
         for key, step in frame.decision.steps.items():
-            if step.value < frame.before[key] and not frame.turn.refused:
+            same_share = frame.before[key] * frame.rates[key].contract / contracts[key]
+            if step.value < min(frame.before[key], same_share - 1) and not frame.turn.refused:
                 assert now_seconds - lowered.get(key, -inf) >= made.settings.dwell_seconds
                 lowered[key] = now_seconds
+        contracts = {key: rate.contract for key, rate in frame.rates.items()}
 
 
 @SEARCH
