@@ -33,6 +33,7 @@ class NicStatus:
 
     `limit` None = it has none in this direction. `hot_samples` of the newest `samples` are above it. `why` says for people why it is
     unknown; `lies` = because it contradicts `clients`, which is what Kafka says it moves for clients there.
+    `newest_period_bytes_per_second` is the mean of the newest sawtooth period, which shows a jump of load sooner than the mean of two.
     """
 
     broker: int
@@ -47,6 +48,7 @@ class NicStatus:
     clients: float = 0.0
     why: str = ""
     lies: bool = False
+    newest_period_bytes_per_second: float = 0.0
     known: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,8 +71,8 @@ def nic_statuses(
 ) -> dict[int, NicStatus]:
     """Every broker that counts in this direction. `throttled` = something is throttled in it now, which chooses the window.
 
-    `lied` says up to which sample a NIC was caught lying: those are not believed later either. A dead broker that leads nothing is left
-    out: its load reappears on others.
+    `distrusted_until` is the time of the newest sample that contradicted Kafka: samples up to it are not used later either.
+    A dead broker that leads nothing is left out: its load reappears on others.
     """
     led = {broker for rate in given.rates if rate.direction is direction and rate.throttleable for broker in rate.leads}
     judge = _Judge(given, flows, direction, throttled, distrusted_until)
@@ -142,13 +144,24 @@ class _Judge:
     def _measured(self, nic: NicStatus, limit: int, usable: Sequence[NicSpan]) -> NicStatus:
         window = _newest(usable, self._mean_seconds) if self._mean_seconds else usable[-1:]
         rate = _mean(window)
+        newest_period = _mean(_newest(usable, self._given.settings.sawtooth_period_seconds)) if self._mean_seconds else rate
         last = usable[-OF_SAMPLES:]
         hot = sum(span.bytes_per_second > limit for span in last)
         agreed = bool(self._mean_seconds) or hot >= OVER_SAMPLES
         over = rate > SEVERE * limit or (rate > limit and agreed)
         pressure = Pressure.OVER if over else Pressure.WITHIN
         return NicStatus(
-            nic.broker, pressure, limit, nic.capacity, rate, usable[-1].at_seconds, _seconds(window), hot, len(last), nic.clients
+            nic.broker,
+            pressure,
+            limit,
+            nic.capacity,
+            rate,
+            usable[-1].at_seconds,
+            _seconds(window),
+            hot,
+            len(last),
+            nic.clients,
+            newest_period_bytes_per_second=newest_period,
         )
 
 

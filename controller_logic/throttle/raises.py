@@ -31,6 +31,7 @@ def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
 
     One that has been blind for so long that the policy wants no one throttled for it is absent, too.
 
+    A jump of load counts as soon as the newest sawtooth period shows it, although the mean of two lags behind it.
     A NIC that says less than what Kafka moves for clients there is not believed here, even where it still passes as a reading.
     """
     share = scene.settings.raise_to_percent / 100
@@ -39,7 +40,7 @@ def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
         if broker in scene.forbids_raises:
             room[broker] = 0.0
         elif nic.limit is not None and nic.bytes_per_second is not None:
-            room[broker] = share * nic.limit - max(nic.bytes_per_second, nic.clients)
+            room[broker] = share * nic.limit - max(nic.bytes_per_second, nic.newest_period_bytes_per_second, nic.clients)
     return room
 
 

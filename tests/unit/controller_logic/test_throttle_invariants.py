@@ -235,14 +235,7 @@ def test_a_tier_is_raised_only_once_no_higher_one_is_throttled(made: SimulatedCl
 @SEARCH
 @given(simulated_clusters(), stories(honest=True, moves=False, restarts=False, refusals=False))
 def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(made: SimulatedCluster, story: list[Turn]) -> None:
-    """The headroom as measured; and the true one where load was steady for as long as a NIC's mean takes, for a mean lags."""
-    turn, steady_since = None, made.now_seconds
     for frame in played(made, story):
-        now_seconds = frame.decision.rounds[0].at_seconds
-        if frame.turn is not turn and (frame.turn.wants or frame.turn.other):
-            steady_since = now_seconds
-        turn = frame.turn
-        measured = {(view.nic.broker, one.direction): view.nic.bytes_per_second for one in frame.decision.rounds for view in one.brokers}
         for broker in BROKERS:
             for direction in Direction:
                 limit = made.limits[broker].limit(direction) or inf
@@ -257,9 +250,7 @@ def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(made: S
                 )
                 after = sum(min(made.wants.get((key, broker), 0.0), frame.value(key)) for key in bound)
                 carried = after + made.other.get((broker, direction), 0.0)
-                assert added == 0 or (measured.get((broker, direction)) or 0.0) + added <= limit
-                is_steady = now_seconds - steady_since >= made.settings.nic_mean_seconds
-                assert added == 0 or not is_steady or carried <= limit
+                assert added == 0 or carried <= limit
 
 
 @SEARCH
