@@ -203,7 +203,7 @@ def test_two_cuts_of_one_rate_are_a_dwell_apart(made: SimulatedCluster, story: l
     for frame in played(made, story):
         now_seconds = frame.decision.rounds[0].at_seconds
         for key, step in frame.decision.steps.items():
-            share = frame.rates[key].contract / contracts[key]  # below 1 where leaders moved away; then rounding to whole bytes may cost one
+            share = frame.rates[key].contract / contracts[key]  # below 1: leaders moved away
             same_share = frame.before[key] if share >= 1 else frame.before[key] * share - 1
             if step.value < same_share and not frame.turn.refused:
                 assert now_seconds - lowered.get(key, -inf) >= made.settings.dwell_seconds
