@@ -139,12 +139,19 @@ class TotalRates(SchemaModel):
     produce: ExactRate | None = Field(default=None, description="Bytes per second produced to all brokers together.")
 
 
+class AppliedRates(SchemaModel):
+    """What replaces a contract, in the contract's own form."""
+
+    fetch: ExactRate | None = Field(default=None, description="Bytes per second fetched, counted as the contract counts them.")
+    produce: ExactRate | None = Field(default=None, description="Bytes per second produced, counted as the contract counts them.")
+
+
 class Recommendation(SchemaModel):
     """The contract that fits a member's usage."""
 
     fetch: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
     produce: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
-    applied: TotalRates | None = Field(
+    applied: AppliedRates | None = Field(
         default=None, description="The part of it that replaces the contract, in the contract's own form, where the policy allows it."
     )
     reason: CamelCaseWord = Field(description="Why it is recommended, or why nothing is.")

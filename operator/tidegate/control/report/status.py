@@ -36,6 +36,7 @@ from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import SchemaModel
 from tidegate.resources.status import (
     MAX_SHOWN_MEMBERS,
+    AppliedRates,
     BrokerStatus,
     LevelStatus,
     MemberStatus,
@@ -72,7 +73,7 @@ def recommendation(advice: Sequence[Advice]) -> Recommendation | None:
     return Recommendation(
         fetch=rates.get(_FETCH),
         produce=rates.get(_PRODUCE),
-        applied=TotalRates(fetch=applied.get(_FETCH), produce=applied.get(_PRODUCE)) if applied else None,
+        applied=AppliedRates(fetch=applied.get(_FETCH), produce=applied.get(_PRODUCE)) if applied else None,
         reason=_first_reason(advice).value,
         message=shortened(text) if text else None,
     )
