@@ -22,7 +22,7 @@ from tidegate.rollup.spark.session import spark_session
 from tidegate.rollup.spark.stages import frame_of, ingest_all
 from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import open_rung
+from tidegate.rollup.transport.readers import open_rung
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 
 MASTER = "local[2,3]"

@@ -38,7 +38,7 @@ from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import RUNGS
+from tidegate.rollup.transport.readers import RUNGS
 
 # How fast each way of reading Prometheus' history is: 2,000 series over two hours at 15 s, as four
 # tasks of the rollup would ask for them.

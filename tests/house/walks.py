@@ -99,7 +99,7 @@ def sample_to_cell() -> dict[str, object]:
     from tidegate.rollup.tables.format import new_run_id
     from tidegate.rollup.tables.store import UsageStore
     from tidegate.rollup.transport.exchange import HistorySettings
-    from tidegate.rollup.transport.ladder import Probe, choose
+    from tidegate.rollup.transport.readers import Probe, choose
 
     history = RecordedHistory()
     write_known_history(history)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.trail import AuditLine
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import Probe, choose
+from tidegate.rollup.transport.readers import Probe, choose
 
 _PROBED_MS = 600_000
 _PARALLEL_REQUESTS = 8  # to one server, of all machines together; what Prometheus itself allows of remote reads is 10

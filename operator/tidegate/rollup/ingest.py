@@ -23,7 +23,7 @@ from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.http_query import selection_of
-from tidegate.rollup.transport.ladder import open_rung
+from tidegate.rollup.transport.readers import open_rung
 
 # Selections of a policy's metrics by direction and role. NICs, clients' rates and throttle times are
 # selected exactly as the operator does (`prometheus.presets`), so that tables and decisions use the

@@ -41,7 +41,7 @@ from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.tables.verify import verify
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import Probe, choose
+from tidegate.rollup.transport.readers import Probe, choose
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 
 pytestmark = pytest.mark.integration

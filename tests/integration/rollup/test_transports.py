@@ -25,7 +25,7 @@ from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.http_query import RangeSelector, read_usual
-from tidegate.rollup.transport.ladder import RUNGS, Probe, choose
+from tidegate.rollup.transport.readers import RUNGS, Probe, choose
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 from tidegate.rollup.transport.series import HistoryReader
 

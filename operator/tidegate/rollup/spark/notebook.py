@@ -20,7 +20,7 @@ from tidegate.rollup.spark.stages import frame_of
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import ClientCertificate, HistorySettings
 from tidegate.rollup.transport.http_query import selection_of
-from tidegate.rollup.transport.ladder import Probe, choose, open_rung
+from tidegate.rollup.transport.readers import Probe, choose, open_rung
 
 # Arrow batches have the columns of a Spark schema: `time`, `value`, `labels`, or single labels by
 # name.

@@ -9,7 +9,7 @@ from tests.unit.rollup.transport.histories import BASE_MS
 from tests.unit.rollup.transport.posting import answering, asking
 from tidegate.rollup.samples import Selection
 from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
-from tidegate.rollup.transport.ladder import RUNGS
+from tidegate.rollup.transport.readers import RUNGS
 from tidegate.rollup.transport.series import HistoryReader
 
 LENGTH_MS = 60_000

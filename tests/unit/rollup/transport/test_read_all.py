@@ -18,7 +18,7 @@ from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport import remote_read
 from tidegate.rollup.transport.exchange import Exchange, HistorySettings
-from tidegate.rollup.transport.ladder import RUNGS
+from tidegate.rollup.transport.readers import RUNGS
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 from tidegate.rollup.transport.series import HistoryReader
 

@@ -16,7 +16,7 @@ from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import RUNGS, Probe, choose, choose_among, open_rung
+from tidegate.rollup.transport.readers import RUNGS, Probe, choose, choose_among, open_rung
 
 PROBE = Probe(Selection("up"), BASE_MS, BASE_MS + 1000)
 SAMPLES = [SeriesSamples({}, np.array([BASE_MS]), np.array([1.0]))]
