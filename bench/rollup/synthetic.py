@@ -23,7 +23,7 @@ from tidegate.rollup.fold.gauges import Client
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
-from tidegate.rollup.transport.wire import bytes_field, packed
+from tidegate.rollup.transport.encoding import bytes_field, packed
 
 # A real Prometheus whose history a benchmark writes: nothing is scraped, and samples lie as they
 # would after hours of scraping.

@@ -149,7 +149,7 @@ class RecordedHistory:
         """Streamed chunks of 120 samples, as Prometheus cuts them."""
         from tests.unit.rollup.transport.chunk_writer import chunked_series, frame
         from tests.unit.rollup.transport.posting import STREAMED
-        from tidegate.rollup.transport.wire import BYTES, fields, unpacked
+        from tidegate.rollup.transport.encoding import BYTES, fields, unpacked
 
         message = unpacked(request.body)
         query = next(field for field in fields(message, 0, len(message)) if field.wire_type == BYTES)
@@ -166,7 +166,7 @@ class RecordedHistory:
 
 
 def _matcher(message: bytes, part: Any) -> Callable[[Mapping[str, str]], bool]:
-    from tidegate.rollup.transport.wire import BYTES, fields
+    from tidegate.rollup.transport.encoding import BYTES, fields
 
     kind, texts = 0, []
     for field in fields(message, part.start, part.end):
