@@ -99,7 +99,7 @@ def sample_to_cell() -> dict[str, object]:
     from tidegate.rollup.tables.format import new_run_id
     from tidegate.rollup.tables.store import UsageStore
     from tidegate.rollup.transport.exchange import HistorySettings
-    from tidegate.rollup.transport.readers import Probe, choose
+    from tidegate.rollup.transport.readers import Probe, choose_reader
 
     history = RecordedHistory()
     write_known_history(history)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def sample_to_cell() -> dict[str, object]:
         with spark_session("house", memory="768m") as spark:
             spark.range(1).count()
             trace_into(noted)
-            way = choose(settings, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)).rung
+            way = choose_reader(settings, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)).reader
             order = IngestOrder(new_run_id(END_MS), usage, way.name, MetricsSettings(server), settings)
             run_rollup(spark, RollupRun(order, START_MS, END_MS, POLICY, clock_ms=lambda: END_MS, tell=lambda _: None), way)
             store = UsageStore.at(usage)
