@@ -17,12 +17,11 @@ from tidegate.prometheus.queries import (
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker import DirectionSamples, DirectionTerms, broker_table, fold_broker, usage_table
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
-from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.http_query import selection_of
 from tidegate.rollup.transport.readers import open_reader
 
 # Selections of a policy's metrics by direction and role. NICs, clients' rates and throttle times are

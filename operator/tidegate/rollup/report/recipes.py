@@ -9,7 +9,7 @@ from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.report.figures import BrokerFigures, ContractUse, MemberFigures, Recipe
 from tidegate.rollup.report.request import GIB, ReportRequest, SourceSeries, moment
-from tidegate.rollup.samples import Selection
+from tidegate.rollup.samples import selector_text
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 
 _CALIBRATED = (
@@ -98,15 +98,3 @@ def source_series(settings: MetricsSettings) -> Iterator[SourceSeries]:
         ):
             if selection is not None:
                 yield SourceSeries(f"{direction}, {what}", selector_text(selection))
-
-
-def selector_text(selection: Selection) -> str:
-    """The selection in PromQL."""
-    kinds = zip(("=", "=~", "!~"), (selection.equal, selection.matching, selection.excluding), strict=True)
-    matchers = [f"{name}{sign}{_quoted(value)}" for sign, values in kinds for name, value in sorted(values.items())]
-    return f"{selection.metric}{{{','.join(matchers)}}}" if matchers else selection.metric
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -14,12 +14,11 @@ from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerLabel, MetricsSettings, Preset, PrometheusServer
 from tidegate.resources.fields import moment
 from tidegate.rollup.ingest import DirectionSelections, catalogue
-from tidegate.rollup.samples import Selection, SeriesSamples
+from tidegate.rollup.samples import Selection, SeriesSamples, selection_of
 from tidegate.rollup.schemas import DIRECTIONS, TABLES
 from tidegate.rollup.spark.stages import frame_of
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import ClientCertificate, HistorySettings
-from tidegate.rollup.transport.http_query import selection_of
 from tidegate.rollup.transport.readers import Probe, choose_reader, open_reader
 
 # Arrow batches have the columns of a Spark schema: `time`, `value`, `labels`, or single labels by
