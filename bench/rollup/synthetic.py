@@ -19,7 +19,7 @@ from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
 from lab.process import Process, wait_until
 from tidegate.rollup.fold.broker import DirectionSamples
-from tidegate.rollup.fold.gauges import Client
+from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction

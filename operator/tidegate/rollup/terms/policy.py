@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from controller_logic import model
 from controller_logic.contracts.leaders import share_scale
 from controller_logic.model import BrokerLimits, Contract, Member, Policy, QuotaKey, QuotaWindow, RateForm, Tier
-from tidegate.rollup.fold.gauges import Client
+from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.schemas import DIRECTIONS, Direction
 
 KEYS: Final[Mapping[Direction, QuotaKey]] = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}

@@ -15,7 +15,7 @@ import numpy as np
 from tidegate.prometheus.queries import broker_of, identity_of
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.fold.broker import DirectionTerms, Episode
-from tidegate.rollup.fold.gauges import MOST_BYTES_PER_SECOND, Client, client_of
+from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND, Client, client_of
 from tidegate.rollup.fold.windows import Rate, longest_hold_ms
 from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.samples import SeriesSamples, Transport
