@@ -23,8 +23,7 @@ from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
 from tidegate.rollup.spark.stages import workers_errors
-from tidegate.rollup.tables.format import new_run_id, time_words
-from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.format import Manifest, new_run_id, time_words
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.trail import AuditLine

@@ -9,7 +9,7 @@ from controller_logic.contracts.recommend import AdviceBasis, advise
 from controller_logic.model import Advice, Policy, RateForm, Topology, Usage
 from tidegate.rollup.report.request import ClientKey, MemberTerms, Provenance, RecommendedContract, UsageTables
 from tidegate.rollup.schemas import HOUR_MS, TABLES, Direction
-from tidegate.rollup.tables.manifest import VERSION
+from tidegate.rollup.tables.format import VERSION
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.terms.policy import KEYS, PolicyMember, PolicyTerms
 

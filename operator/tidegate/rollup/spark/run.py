@@ -19,10 +19,10 @@ from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.stages import frame_of, ingest_all, stage_frame
 from tidegate.rollup.spark.sums import broker_sums, state_sums, tier_sums, tiers_by_hour, usage_sums
-from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
-from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.upkeep import Retention, keep_up, stamps
+from tidegate.rollup.tables.store import UsageStore, stamps
+from tidegate.rollup.tables.upkeep import Retention, keep_up
 from tidegate.rollup.tables.verify import RULES
 from tidegate.rollup.terms.policy import PolicyMember, PolicyTerms
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader

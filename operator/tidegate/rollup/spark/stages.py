@@ -23,8 +23,7 @@ from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, T
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest
 from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import TABLES
-from tidegate.rollup.tables.format import UsageDamaged
-from tidegate.rollup.tables.manifest import OtherVersion, PublishedFile
+from tidegate.rollup.tables.format import OtherVersion, PublishedFile, UsageDamaged
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import Part, UsageStore
 
