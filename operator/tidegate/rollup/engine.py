@@ -25,8 +25,7 @@ from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
 from tidegate.rollup.spark.stages import workers_errors
 from tidegate.rollup.tables.format import Manifest, new_run_id, time_words
 from tidegate.rollup.tables.upkeep import Retention
-from tidegate.rollup.terms.policy import PolicyTerms
-from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import Probe, choose_reader
 

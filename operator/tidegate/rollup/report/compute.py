@@ -45,7 +45,7 @@ from tidegate.rollup.report.request import (
     total_of,
 )
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, Direction
-from tidegate.rollup.trail import read_trail
+from tidegate.rollup.terms.sources import read_trail
 
 LOWEST_FACTOR, HIGHEST_FACTOR = 0.5, 2.0  # of a calibration; a factor at a bound means that an input is wrong
 ENOUGH_COVERAGE = 0.95

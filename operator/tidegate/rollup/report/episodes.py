@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidegate.rollup.report.figures import Episode, EpisodeSpan
 from tidegate.rollup.report.request import moment
-from tidegate.rollup.trail import Trail, Written
+from tidegate.rollup.terms.sources import Trail, Written
 
 _BEFORE_MS = 60_000  # a pass is a little older than its writes, and the metrics that it read are older still
 

@@ -11,7 +11,7 @@ from tidegate.rollup.report.request import ClientKey, MemberTerms, Provenance, R
 from tidegate.rollup.schemas import HOUR_MS, TABLES, Direction
 from tidegate.rollup.tables.format import VERSION
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.terms.policy import KEYS, PolicyMember, PolicyTerms
+from tidegate.rollup.terms.sources import KEYS, PolicyMember, PolicyTerms
 
 MOST_ROWS = 20_000_000  # of five minutes: about 2 GB while they are ranked
 

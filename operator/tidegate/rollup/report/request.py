@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 import pyarrow as pa
 
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, Direction
-from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.terms.sources import AuditLine
 
 GRAINS: Mapping[int, str] = {FIVE_MINUTES_MS: "5 minutes", HOUR_MS: "hour", DAY_MS: "day"}
 GIB = 2**30

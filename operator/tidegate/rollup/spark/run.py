@@ -24,10 +24,8 @@ from tidegate.rollup.tables.publication import Publication, StagedFile, discard_
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.upkeep import Retention, keep_up
 from tidegate.rollup.tables.verify import RULES
-from tidegate.rollup.terms.policy import PolicyMember, PolicyTerms
-from tidegate.rollup.terms.reader import StretchTerms, TermsReader
-from tidegate.rollup.terms.states import TierStates
-from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
+from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
 
 # Hours take tiers as they are at the time of the run. Days take everything that is no sum of bytes
 # from their own hours. So a member that changed tiers at noon is in both, and the states of a day

@@ -29,7 +29,7 @@ from tidegate.rollup.report.request import ClientKey, MemberTerms, ReportRequest
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish, stage
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.terms.policy import PolicyTerms
+from tidegate.rollup.terms.sources import PolicyTerms
 
 FROM_MS, UNTIL_MS = START_MS + 2 * HOUR_MS, START_MS + 5 * HOUR_MS
 
