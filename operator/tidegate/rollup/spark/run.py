@@ -17,8 +17,7 @@ from tidegate.errors import NotFound
 from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
-from tidegate.rollup.spark.stages import frame_of, ingest_all, stage_frame
-from tidegate.rollup.spark.sums import broker_sums, state_sums, tier_sums, tiers_by_hour, usage_sums
+from tidegate.rollup.spark.stages import broker_sums, frame_of, ingest_all, stage_frame, state_sums, tier_sums, tiers_by_hour, usage_sums
 from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
 from tidegate.rollup.tables.store import UsageStore, stamps
