@@ -89,9 +89,8 @@ def sample_to_cell() -> dict[str, object]:
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder
     from tidegate.rollup.report.compute import figures_of
-    from tidegate.rollup.report.inputs import stored_provenance, stored_tables
     from tidegate.rollup.report.page import page_html
-    from tidegate.rollup.report.request import ReportRequest
+    from tidegate.rollup.report.request import ReportRequest, stored_provenance, stored_tables
     from tidegate.rollup.samples import Selection
     from tidegate.rollup.schemas import HOUR_MS
     from tidegate.rollup.spark.run import RollupRun, run_rollup

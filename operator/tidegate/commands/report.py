@@ -22,9 +22,15 @@ from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import moment
 from tidegate.rollup.member_usage import member_usage
-from tidegate.rollup.report.inputs import member_terms, recommendations
-from tidegate.rollup.report.recipes import source_series
-from tidegate.rollup.report.request import MemberTerms, RecommendedContract, SourceSeries, UsageTables
+from tidegate.rollup.report.request import (
+    MemberTerms,
+    RecommendedContract,
+    SourceSeries,
+    UsageTables,
+    member_terms,
+    recommendations,
+    source_series,
+)
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.store import UsageStore
 
@@ -103,8 +109,7 @@ def report(
     require_extra()
     from tidegate.rollup.report.compute import figures_of
     from tidegate.rollup.report.files import write_report
-    from tidegate.rollup.report.inputs import stored_provenance, stored_tables
-    from tidegate.rollup.report.request import Prices, ReportRequest
+    from tidegate.rollup.report.request import Prices, ReportRequest, stored_provenance, stored_tables
     from tidegate.rollup.tables.store import UsageStore
 
     given: Mapping[Direction, Decimal | None] = {"fetch": _amount(fetch_price), "produce": _amount(produce_price)}

@@ -21,11 +21,18 @@ from controller_logic.model import (
     Usage,
 )
 from tests.unit.rollup.report.sample_report import END_MS, START_MS, sample_figures, sample_request, sample_tables
-from tidegate.rollup.report import inputs as module
+from tidegate.rollup.report import request as module
 from tidegate.rollup.report.compute import figures_of
-from tidegate.rollup.report.inputs import member_terms, recommendations, stored_provenance, stored_tables
 from tidegate.rollup.report.page import page_html
-from tidegate.rollup.report.request import ClientKey, MemberTerms, ReportRequest
+from tidegate.rollup.report.request import (
+    ClientKey,
+    MemberTerms,
+    ReportRequest,
+    member_terms,
+    recommendations,
+    stored_provenance,
+    stored_tables,
+)
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish, stage
 from tidegate.rollup.tables.store import UsageStore

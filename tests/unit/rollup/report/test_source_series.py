@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries
-from tidegate.rollup.report.recipes import source_series
+from tidegate.rollup.report.request import source_series
 from tidegate.rollup.samples import Selection, selection_of, selector_text
 
 
