@@ -25,7 +25,7 @@ from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import open_reader
 
 # Selections of a policy's metrics by direction and role. NICs, clients' rates and throttle times are
-# selected exactly as the operator does (`prometheus.presets`), so that tables and decisions use the
+# selected exactly as the operator does (`prometheus.queries`), so that tables and decisions use the
 # same series. Only tables need the brokers' own counters of clients' and replicas' bytes.
 
 

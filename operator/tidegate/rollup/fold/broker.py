@@ -27,7 +27,7 @@ from tidegate.rollup.schemas import BROKER, DIRECTIONS, USAGE_5M, Direction
 Whole = NDArray[np.int64]
 Rates = NDArray[np.float64]
 
-LEAST_FACTOR: Final = 0.5
+LEAST_FACTOR: Final = 0.5  # a factor at a bound means that an input is wrong
 MOST_FACTOR: Final = 2.0
 
 

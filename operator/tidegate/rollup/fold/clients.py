@@ -154,7 +154,7 @@ def _whole(values: Rates, milliseconds: Whole) -> Whole:
 # So the integral needs no correction, and a single reading needs this one.
 
 
-_DOUBT: Final = 1.09  # makes 1.2 with 11 samples, the factor that the operator uses (`bucket.sends`)
+_DOUBT: Final = 1.09  # makes 1.2 with 11 samples, above all that was measured
 
 
 def most_excess(window: QuotaWindow) -> float:

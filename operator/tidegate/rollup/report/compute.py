@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
 from tidegate.rollup.report.figures import (
     BrokerFigures,
     Calibration,
@@ -41,13 +42,12 @@ from tidegate.rollup.report.request import (
     Provenance,
     RecommendedContract,
     ReportRequest,
-    moment,
+    iso_time,
     total_of,
 )
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS, Direction
 from tidegate.rollup.terms.sources import read_trail
 
-LOWEST_FACTOR, HIGHEST_FACTOR = 0.5, 2.0  # of a calibration; a factor at a bound means that an input is wrong
 ENOUGH_COVERAGE = 0.95
 
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("fetch", "produce")
@@ -71,7 +71,7 @@ def figures_of(request: ReportRequest) -> ReportFigures:
     trail = read_trail(request.trail or (), request.policy, end_ms=request.end_ms)
     return ReportFigures(
         policy=request.policy,
-        made_at=moment(request.made_at_ms),
+        made_at=iso_time(request.made_at_ms),
         period=_period(tables, request.tables.published),
         currency=request.prices.currency,
         prices=tuple(Price(direction, request.prices.per_gib.get(direction)) for direction in _DIRECTIONS),
@@ -101,8 +101,8 @@ def figures_of(request: ReportRequest) -> ReportFigures:
 def _period(tables: PeriodTables, published: int | None) -> Period:
     length_ms = tables.end_ms - tables.start_ms
     return Period(
-        start=moment(tables.start_ms),
-        end=moment(tables.end_ms),
+        start=iso_time(tables.start_ms),
+        end=iso_time(tables.end_ms),
         seconds=length_ms / 1000,
         grain=GRAINS[tables.grain_ms],
         windows=length_ms // tables.grain_ms,
@@ -206,7 +206,7 @@ def _total(direction: Direction, members: Sequence[MemberFigures], brokers: Sequ
 
 
 def _top_talkers(members: Sequence[MemberFigures]) -> Iterator[Talker]:
-    """The ten members that move most in both directions together, each with the share of all that it and those above it move."""
+    """The members that move most in both directions together, each with the share of all that it and those above it move."""
     moved: defaultdict[tuple[str, str, str, str], dict[str, int]] = defaultdict(lambda: {"fetch": 0, "produce": 0})
     for one in members:
         moved[one.member, one.tier, one.user, one.client_id][one.direction] += one.bytes
@@ -329,7 +329,7 @@ def _broker_figures(tables: PeriodTables) -> tuple[BrokerFigures, ...]:
                 limit=limit,
                 mean_rate=mean_rate,
                 mean_share=_share(mean_rate, limit),
-                busiest_start=moment(window["window_start"]),
+                busiest_start=iso_time(window["window_start"]),
                 busiest_seconds=step_ms // 1000,
                 busiest_rate=busiest_rate,
                 busiest_share=_share(busiest_rate, limit),
@@ -363,14 +363,14 @@ def _traffic_points(tables: PeriodTables) -> tuple[TrafficPoint, ...]:
     rows = list(grouped(stepped, ("window_start", "tier", "direction"), sum=("bytes",)))
     rows.sort(key=lambda row: (row["direction"], row["window_start"], row["tier"]))
     return tuple(
-        TrafficPoint(moment(row["window_start"]), seconds, row["tier"], row["direction"], row["bytes"], row["bytes"] / seconds)
+        TrafficPoint(iso_time(row["window_start"]), seconds, row["tier"], row["direction"], row["bytes"], row["bytes"] / seconds)
         for row in rows
         for seconds in (_step_seconds(row, tables, step_ms),)
     )
 
 
 def _load_points(tables: PeriodTables, brokers: Sequence[BrokerFigures]) -> tuple[LoadPoint, ...]:
-    """The load of the NICs nearest to their limits, by broker, direction and time; at most 24, and none without a limit."""
+    """The load of the NICs nearest to their limits, by broker, direction and time; none without a limit."""
     fullest = sorted((one for one in brokers if one.busiest_share is not None), key=lambda one: -(one.busiest_share or 0))
     limits = {(one.broker, one.direction): one.limit for one in fullest[:_NICS_DRAWN] if one.limit is not None}
     finest, window_ms = tables.finest_brokers
@@ -387,7 +387,7 @@ def _load(row: Row, tables: PeriodTables, step_ms: int, window_ms: int, limit: i
     seconds = _step_seconds(row, tables, step_ms)
     rate, busiest = row["nic_bytes"] / seconds, row["busiest"] / (window_ms / 1000)
     return LoadPoint(
-        start=moment(row["window_start"]),
+        start=iso_time(row["window_start"]),
         seconds=seconds,
         broker=row["broker"],
         direction=row["direction"],
@@ -418,7 +418,7 @@ def _throttled_windows(tables: PeriodTables, directory: MemberDirectory) -> tupl
     rows = held.sort_by([("window_start", "ascending"), ("tier", "ascending"), ("direction", "ascending")]).to_pylist()
     return tuple(
         ThrottledWindow(
-            start=moment(row["window_start"]),
+            start=iso_time(row["window_start"]),
             seconds=tables.grain_ms / 1000,
             level=directory.level(row["tier"]),
             **{name: row[name] for name in ("tier", "direction", "throttle_episodes", *_BELOW_CONTRACT)},
@@ -447,7 +447,7 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
         direction=nic.direction,
         windows=len(factors),
         unscaled_windows=len(factors) - len(known),
-        bounded_windows=sum(not LOWEST_FACTOR < factor < HIGHEST_FACTOR for factor in known),
+        bounded_windows=sum(not LEAST_FACTOR < factor < MOST_FACTOR for factor in known),
         lowest_factor=min(known, default=None),
         median_factor=median(known) if known else None,
         highest_factor=max(known, default=None),
@@ -457,7 +457,7 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
 
 
 def _doubtful_members(tables: PeriodTables, members: Sequence[MemberFigures]) -> tuple[DoubtfulMember, ...]:
-    """Members that were never scaled to a broker's count, or have a window with under 95 % of its samples; most bytes first."""
+    """Members that were never scaled to a broker's count, or have a window with too few of its samples; most bytes first."""
     rows = grouped(tables.usage, (*_CLIENT, "direction"), min=("coverage",))
     coverages = {(_client(row), row["direction"]): row["coverage"] for row in rows}
     unscaled: set[tuple[str, str, str]] = set()
@@ -527,7 +527,7 @@ def _nic_recipe(request: ReportRequest, nic: BrokerFigures) -> Recipe:
 
 
 def _p95_recipe(request: ReportRequest, use: ContractUse) -> Recipe:
-    """quantile_disc is the nearest rank in DuckDB."""
+    # quantile_disc is the nearest rank in DuckDB
     client = {'"user"': use.user, "client_id": use.client_id, "direction": use.direction}
     each = _select("quantile_disc(bytes, 0.95) AS q", "usage_5m", [*_equal(client), "samples > 0", *_during(request)])
     query = " ".join(("SELECT", f"max(q) / {FIVE_MINUTES_MS // 1000}.0", "FROM", f"({each} GROUP BY broker)"))
@@ -549,5 +549,5 @@ def _equal(columns: Mapping[str, str]) -> Iterator[str]:
 
 
 def _during(request: ReportRequest) -> tuple[str, str]:
-    start, end = (f"TIMESTAMPTZ '{moment(at_ms)}'" for at_ms in (request.start_ms, request.end_ms))
+    start, end = (f"TIMESTAMPTZ '{iso_time(at_ms)}'" for at_ms in (request.start_ms, request.end_ms))
     return f"window_start >= {start}", f"window_start < {end}"

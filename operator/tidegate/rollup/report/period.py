@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from tidegate.errors import InvalidResource
 from tidegate.rollup.report.figures import Episode, EpisodeSpan
-from tidegate.rollup.report.request import GRAINS, ReportRequest, moment
+from tidegate.rollup.report.request import GRAINS, ReportRequest, iso_time
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 from tidegate.rollup.terms.sources import Trail, Written
 
@@ -77,10 +77,10 @@ def period_tables(request: ReportRequest) -> PeriodTables:
 def _check_period(request: ReportRequest) -> None:
     start_ms, end_ms, grain_ms = request.start_ms, request.end_ms, request.tables.grain_ms
     if start_ms >= end_ms:
-        raise InvalidResource(f"The report's period is empty: it ends at {moment(end_ms)} and begins at {moment(start_ms)}.")
+        raise InvalidResource(f"The report's period is empty: it ends at {iso_time(end_ms)} and begins at {iso_time(start_ms)}.")
     if start_ms % grain_ms or end_ms % grain_ms:
         raise InvalidResource(
-            f"The report's period {moment(start_ms)} to {moment(end_ms)} must begin and end with a whole {GRAINS[grain_ms]} of UTC, "
+            f"The report's period {iso_time(start_ms)} to {iso_time(end_ms)} must begin and end with a whole {GRAINS[grain_ms]} of UTC, "
             "because the tables hold no parts of one."
         )
 
@@ -221,15 +221,15 @@ def _stretches(spans: Sequence[_Span]) -> Iterator[Sequence[_Span]]:
 
 def _episode(number: int, spans: Sequence[_Span], trail: Trail, *, start_ms: int) -> Episode:
     begin_ms, end_ms, direction = spans[0].begin_ms, max(span.end_ms for span in spans), spans[0].write.direction
-    writes = [one for one in trail.written if one.direction == direction and begin_ms <= one.at_ms <= end_ms and _throttles(one)]
+    writes = [one for one in trail.written if one.direction == direction and begin_ms <= one.at_ms <= end_ms and _is_of_throttle(one)]
     over = [one for one in trail.over if one.direction == direction and begin_ms - _BEFORE_MS <= one.at_ms <= end_ms]
     muted = [one.seconds for one in trail.muted if one.direction == direction and begin_ms <= one.at_ms <= end_ms + _BEFORE_MS]
     cuts = [write for write in writes if write.is_cut]
     return Episode(
         number=number,
         direction=direction,
-        begin=moment(begin_ms),
-        end=moment(end_ms),
+        begin=iso_time(begin_ms),
+        end=iso_time(end_ms),
         seconds=(end_ms - begin_ms) / 1000,
         open_begin=begin_ms == start_ms,
         open_end=any(span.open_end for span in spans),
@@ -242,11 +242,11 @@ def _episode(number: int, spans: Sequence[_Span], trail: Trail, *, start_ms: int
         observed_mute_seconds=max(muted, default=None),
         brokers=", ".join(str(broker) for broker in sorted({one.broker for one in over})),
         most_over_rate=max((one.over_rate for one in over if one.over_rate is not None), default=None),
-        spans=tuple(_figures(number, span) for span in sorted(spans, key=_place)),
+        spans=tuple(_span_figures(number, span) for span in sorted(spans, key=_sort_key)),
     )
 
 
-def _throttles(write: Written) -> bool:
+def _is_of_throttle(write: Written) -> bool:
     return write.is_below or write.was_below
 
 
@@ -254,11 +254,11 @@ def _fraction(span: _Span) -> float:
     return span.quota / span.write.contract if span.write.contract else 0.0
 
 
-def _place(span: _Span) -> tuple[str, str, int]:
+def _sort_key(span: _Span) -> tuple[str, str, int]:
     return span.write.level, span.write.entity, span.begin_ms
 
 
-def _figures(number: int, span: _Span) -> EpisodeSpan:
+def _span_figures(number: int, span: _Span) -> EpisodeSpan:
     write = span.write
     return EpisodeSpan(
         episode=number,
@@ -266,8 +266,8 @@ def _figures(number: int, span: _Span) -> EpisodeSpan:
         member=write.member or write.entity,
         tier=write.tier,
         level=write.level,
-        begin=moment(span.begin_ms),
-        end=moment(span.end_ms),
+        begin=iso_time(span.begin_ms),
+        end=iso_time(span.end_ms),
         quota=span.quota,
         contract=write.contract or 0,
         fraction=_fraction(span),

@@ -175,7 +175,7 @@ class ReportRequest:
     provenance: Provenance
 
 
-def moment(at_ms: int) -> str:
+def iso_time(at_ms: int) -> str:
     """`2026-11-21T11:00:00Z`, with milliseconds only if there are any."""
     precision = "milliseconds" if at_ms % 1000 else "seconds"
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -220,7 +220,7 @@ _PROBED_MS = 600_000
 
 
 class PrometheusSource(DataSource):  # type: ignore[misc]  # Spark comes without type information
-    """What Spark asks for the schema and for a reader; its options are those of `source_options`."""
+    """What Spark asks for the schema and for a reader; its options are `OPTIONS`."""
 
     @classmethod
     def name(cls) -> str:
