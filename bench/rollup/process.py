@@ -22,7 +22,7 @@ from tidegate.rollup.spark.session import spark_session
 from tidegate.rollup.spark.stages import frame_of, ingest_all
 from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import open_rung
+from tidegate.rollup.transport.readers import open_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 
 MASTER = "local[2,3]"
@@ -34,8 +34,8 @@ def warm(url: str, start_ms: int, end_ms: int, *, store_url: str, rounds: int) -
     server = PrometheusServer(url)
     history = HistorySettings(server, scrape_interval_ms=SCRAPE_MS)
     order = IngestOrder(new_run_id(end_ms), store_url, RemoteReadChunks.name, MetricsSettings(server), history)
-    rung = open_rung(order.transport, history)
-    brokers = brokers_between(rung, order.metrics, start_ms, end_ms)
+    reader = open_reader(order.transport, history)
+    brokers = brokers_between(reader, order.metrics, start_ms, end_ms)
     hours = range(start_ms, end_ms, HOUR_MS)
     items = [WorkItem(broker, hour, hour + HOUR_MS, part) for part, (hour, broker) in enumerate((h, b) for h in hours for b in brokers)]
     with spark_session("bench", master=MASTER) as spark:
@@ -43,9 +43,9 @@ def warm(url: str, start_ms: int, end_ms: int, *, store_url: str, rounds: int) -
         seconds = [_ingested(spark, order, items) for _ in range(rounds)]
         started = time.perf_counter()
         run = RollupRun(replace(order, run_id=new_run_id(end_ms)), start_ms, end_ms, clock_ms=lambda: end_ms, tell=_unsaid)
-        run_rollup(spark, run, rung)
+        run_rollup(spark, run, reader)
         whole = time.perf_counter() - started
-        rung.close()
+        reader.close()
         return {"rounds": seconds, "whole": whole, "quantiles": _quantiles(spark, store_url, start_ms, end_ms)}
 
 

@@ -38,7 +38,7 @@ from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import RUNGS
+from tidegate.rollup.transport.readers import READERS
 
 # How fast each way of reading Prometheus' history is: 2,000 series over two hours at 15 s, as four
 # tasks of the rollup would ask for them.
@@ -79,11 +79,11 @@ def rollup_transport(size: Size | None = None) -> list[Figure]:
     size = size or Size()
     with _prometheus(size) as url:
         settings = HistorySettings(PrometheusServer(url), scrape_interval_ms=_SCRAPE_SECONDS * 1000)
-        read = {rung.name: _read_all(rung(settings), size) for rung in RUNGS}
+        read = {kind.name: _read_all(kind(settings), size) for kind in READERS}
         expected = (size.samples, next(iter(read.values()))[1])
         if any(found != expected for found in read.values()):
             raise RuntimeError(f"the ways of reading disagree on samples and their sum: {read}, expected {expected}")
-        return [_measured(rung(settings), size) for rung in RUNGS]
+        return [_measured(kind(settings), size) for kind in READERS]
 
 
 def _measured(way: Transport, size: Size) -> Figure:

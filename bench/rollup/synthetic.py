@@ -19,11 +19,11 @@ from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
 from lab.process import Process, wait_until
 from tidegate.rollup.fold.broker import DirectionSamples
-from tidegate.rollup.fold.gauges import Client
+from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
-from tidegate.rollup.transport.wire import bytes_field, packed
+from tidegate.rollup.transport.encoding import bytes_field, packed
 
 # A real Prometheus whose history a benchmark writes: nothing is scraped, and samples lie as they
 # would after hours of scraping.

@@ -89,9 +89,8 @@ def sample_to_cell() -> dict[str, object]:
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder
     from tidegate.rollup.report.compute import figures_of
-    from tidegate.rollup.report.inputs import stored_provenance, stored_tables
     from tidegate.rollup.report.page import page_html
-    from tidegate.rollup.report.request import ReportRequest
+    from tidegate.rollup.report.request import ReportRequest, stored_provenance, stored_tables
     from tidegate.rollup.samples import Selection
     from tidegate.rollup.schemas import HOUR_MS
     from tidegate.rollup.spark.run import RollupRun, run_rollup
@@ -99,7 +98,7 @@ def sample_to_cell() -> dict[str, object]:
     from tidegate.rollup.tables.format import new_run_id
     from tidegate.rollup.tables.store import UsageStore
     from tidegate.rollup.transport.exchange import HistorySettings
-    from tidegate.rollup.transport.ladder import Probe, choose
+    from tidegate.rollup.transport.readers import Probe, choose_reader
 
     history = RecordedHistory()
     write_known_history(history)  # type: ignore[arg-type]
@@ -113,7 +112,7 @@ def sample_to_cell() -> dict[str, object]:
         with spark_session("house", memory="768m") as spark:
             spark.range(1).count()
             trace_into(noted)
-            way = choose(settings, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)).rung
+            way = choose_reader(settings, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)).reader
             order = IngestOrder(new_run_id(END_MS), usage, way.name, MetricsSettings(server), settings)
             run_rollup(spark, RollupRun(order, START_MS, END_MS, POLICY, clock_ms=lambda: END_MS, tell=lambda _: None), way)
             store = UsageStore.at(usage)
@@ -149,7 +148,7 @@ class RecordedHistory:
         """Streamed chunks of 120 samples, as Prometheus cuts them."""
         from tests.unit.rollup.transport.chunk_writer import chunked_series, frame
         from tests.unit.rollup.transport.posting import STREAMED
-        from tidegate.rollup.transport.wire import BYTES, fields, unpacked
+        from tidegate.rollup.transport.encoding import BYTES, fields, unpacked
 
         message = unpacked(request.body)
         query = next(field for field in fields(message, 0, len(message)) if field.wire_type == BYTES)
@@ -166,7 +165,7 @@ class RecordedHistory:
 
 
 def _matcher(message: bytes, part: Any) -> Callable[[Mapping[str, str]], bool]:
-    from tidegate.rollup.transport.wire import BYTES, fields
+    from tidegate.rollup.transport.encoding import BYTES, fields
 
     kind, texts = 0, []
     for field in fields(message, part.start, part.end):

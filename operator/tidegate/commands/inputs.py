@@ -32,7 +32,7 @@ from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
 
 if TYPE_CHECKING:
-    from tidegate.rollup.terms.policy import PolicyTerms
+    from tidegate.rollup.terms.sources import PolicyTerms
 
 
 # Custom resources from YAML files, as `kubectl apply -f` would take them, but read strictly: a
@@ -249,7 +249,7 @@ def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySour
 
 def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
     """The policy's tiers, contracts and limits as rollups take them; None without a policy."""
-    from tidegate.rollup.terms.policy import PolicyTerms
+    from tidegate.rollup.terms.sources import PolicyTerms
 
     if source is None:
         return None

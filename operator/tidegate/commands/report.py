@@ -22,9 +22,19 @@ from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import moment
 from tidegate.rollup.member_usage import member_usage
-from tidegate.rollup.report.inputs import member_terms, recommendations
-from tidegate.rollup.report.recipes import source_series
-from tidegate.rollup.report.request import MemberTerms, RecommendedContract, SourceSeries, UsageTables
+from tidegate.rollup.report.request import (
+    MemberTerms,
+    Prices,
+    RecommendedContract,
+    ReportRequest,
+    SourceSeries,
+    UsageTables,
+    member_terms,
+    recommendations,
+    source_series,
+    stored_provenance,
+    stored_tables,
+)
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.store import UsageStore
 
@@ -103,9 +113,6 @@ def report(
     require_extra()
     from tidegate.rollup.report.compute import figures_of
     from tidegate.rollup.report.files import write_report
-    from tidegate.rollup.report.inputs import stored_provenance, stored_tables
-    from tidegate.rollup.report.request import Prices, ReportRequest
-    from tidegate.rollup.tables.store import UsageStore
 
     given: Mapping[Direction, Decimal | None] = {"fetch": _amount(fetch_price), "produce": _amount(produce_price)}
     start_ms, end_ms = (_hour(around, text) for text in (since, until))

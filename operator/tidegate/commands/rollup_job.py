@@ -96,8 +96,7 @@ def require_extra() -> None:
 
 def exit_code_of(error: Exception) -> int:
     """The exit code for an error; Kubernetes decides by it whether to retry the Job."""
-    from tidegate.rollup.tables.format import UsageDamaged
-    from tidegate.rollup.tables.manifest import OtherVersion
+    from tidegate.rollup.tables.format import OtherVersion, UsageDamaged
 
     match error:
         case Unauthorized():

@@ -23,13 +23,11 @@ from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
 from tidegate.rollup.spark.stages import workers_errors
-from tidegate.rollup.tables.format import new_run_id, time_words
-from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.format import Manifest, new_run_id, time_words
 from tidegate.rollup.tables.upkeep import Retention
-from tidegate.rollup.terms.policy import PolicyTerms
-from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import Probe, choose
+from tidegate.rollup.transport.readers import Probe, choose_reader
 
 _PROBED_MS = 600_000
 _PARALLEL_REQUESTS = 8  # to one server, of all machines together; what Prometheus itself allows of remote reads is 10
@@ -142,9 +140,9 @@ class Engine:
     def _reader(self, end_ms: int) -> Transport:
         """The fastest way to read that the server offers."""
         traffic = catalogue(self._request.metrics)["fetch"].client_bytes
-        ladder = choose(self._history, Probe(traffic, end_ms - _PROBED_MS, end_ms))
-        self._tell(str(ladder))
-        return ladder.rung
+        chosen = choose_reader(self._history, Probe(traffic, end_ms - _PROBED_MS, end_ms))
+        self._tell(str(chosen))
+        return chosen.reader
 
     def _session(self) -> SparkSession:
         if self._spark is None:

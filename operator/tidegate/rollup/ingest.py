@@ -17,16 +17,15 @@ from tidegate.prometheus.queries import (
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker import DirectionSamples, DirectionTerms, broker_table, fold_broker, usage_table
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
-from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.http_query import selection_of
-from tidegate.rollup.transport.ladder import open_rung
+from tidegate.rollup.transport.readers import open_reader
 
 # Selections of a policy's metrics by direction and role. NICs, clients' rates and throttle times are
-# selected exactly as the operator does (`prometheus.presets`), so that tables and decisions use the
+# selected exactly as the operator does (`prometheus.queries`), so that tables and decisions use the
 # same series. Only tables need the brokers' own counters of clients' and replicas' bytes.
 
 
@@ -93,7 +92,7 @@ Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]  # by the s
 
 @dataclass(frozen=True, slots=True)
 class IngestOrder:
-    """One run. `transport` names the rung of the ladder that was chosen; `terms` are contracts and limits.
+    """One run. `transport` names the reader that was chosen; `terms` are contracts and limits.
 
     `metrics` and `history` hold logins: an order is never logged, and its `repr` shows none of them.
     """
@@ -182,7 +181,7 @@ def ingest(order: IngestOrder, item: WorkItem) -> list[StagedFile]:
 
     Raises tidegate.errors. Files that were staged until then belong to no publication.
     """
-    transport = open_rung(order.transport, order.history)
+    transport = open_reader(order.transport, order.history)
     try:
         return ingest_by(transport, order, item)
     finally:

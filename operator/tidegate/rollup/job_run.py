@@ -16,8 +16,7 @@ from tidegate.rollup.engine import Engine, RollupPolicy, Span, policy_engine
 from tidegate.rollup.job import LATE_MS, SETTLE_MS, pod_of, run_span
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables.format import time_words
-from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.format import Manifest, time_words
 from tidegate.rollup.tables.store import UsageStore
 
 USAGE_DAYS = 7

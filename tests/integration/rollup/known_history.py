@@ -8,7 +8,7 @@ from __future__ import annotations
 from controller_logic.model import BrokerLimit, BrokerLimits, Contract, Entity, Level, Member, Policy, RateForm, Tier
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.terms.policy import PolicyTerms
+from tidegate.rollup.terms.sources import PolicyTerms
 
 MINUTE_MS = 60_000
 MIDNIGHT_MS = 1_767_225_600_000  # 2026-01-01

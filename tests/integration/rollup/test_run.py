@@ -41,7 +41,7 @@ from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.tables.verify import verify
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import Probe, choose
+from tidegate.rollup.transport.readers import Probe, choose_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 
 pytestmark = pytest.mark.integration
@@ -67,11 +67,11 @@ def run(
 ) -> int:
     server = PrometheusServer(known_history.url)
     history = HistorySettings(server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS)
-    ladder = choose(history, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS))
-    order = IngestOrder(new_run_id(END_MS), f"file://{folder}", ladder.rung.name, MetricsSettings(server), history)
+    chosen = choose_reader(history, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS))
+    order = IngestOrder(new_run_id(END_MS), f"file://{folder}", chosen.reader.name, MetricsSettings(server), history)
     asked = RollupRun(order, start_ms, end_ms, POLICY, retention, clock_ms=lambda: now_ms or end_ms, tell=print, progress=progress)
-    published = run_rollup(spark, asked, ladder.rung)
-    ladder.rung.close()
+    published = run_rollup(spark, asked, chosen.reader)
+    chosen.reader.close()
     return len(published)
 
 
@@ -193,12 +193,12 @@ def test_hours_without_samples_leave_the_tables_as_they_are(spark: SparkSession,
     before = store.rows("usage_5m")
     server = PrometheusServer(known_history.url)
     history = HistorySettings(server, scrape_interval_ms=SCRAPE_MS)
-    rung = RemoteReadChunks(history)
+    reader = RemoteReadChunks(history)
     without_brokers = MetricsSettings(server, brokers=BrokerLabel("missing_label"))
-    order = IngestOrder(new_run_id(END_MS), f"file://{store.storage.shown.removeprefix('file://')}", rung.name, without_brokers, history)
+    order = IngestOrder(new_run_id(END_MS), f"file://{store.storage.shown.removeprefix('file://')}", reader.name, without_brokers, history)
     with pytest.raises(NotFound):
-        run_rollup(spark, RollupRun(order, START_MS, END_MS, clock_ms=lambda: END_MS, tell=print), rung)
-    rung.close()
+        run_rollup(spark, RollupRun(order, START_MS, END_MS, clock_ms=lambda: END_MS, tell=print), reader)
+    reader.close()
     assert store.rows("usage_5m").equals(before)
 
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as columns
 
-from tidegate.rollup.spark.sums import SKETCH_SIZE
+from tidegate.rollup.spark.stages import SKETCH_SIZE
 
 pytestmark = pytest.mark.integration
 

@@ -25,7 +25,7 @@ from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.http_query import RangeSelector, read_usual
-from tidegate.rollup.transport.ladder import RUNGS, Probe, choose
+from tidegate.rollup.transport.readers import READERS, Probe, choose_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 from tidegate.rollup.transport.series import HistoryReader
 
@@ -60,7 +60,7 @@ def histories(draw: st.DrawFn) -> Samples:
 @contextmanager
 def every_way(server: HistoryServer, **given_settings: object) -> Iterator[list[HistoryReader]]:
     common = HistorySettings(PrometheusServer(server.url), scrape_interval_ms=SCRAPE_MS, external_labels=("cluster",))
-    ways = [rung(replace(common, **given_settings)) for rung in RUNGS]  # type: ignore[arg-type]
+    ways = [kind(replace(common, **given_settings)) for kind in READERS]  # type: ignore[arg-type]
     yield ways
     for way in ways:
         way.close()
@@ -126,7 +126,7 @@ def test_replicas_become_one_series_in_the_same_way_everywhere(history: HistoryS
     history.write(metric, ({"user": "u", "replica": "b"}, theirs), ({"user": "u", "replica": "a"}, ours))
     with every_way(history, replica_labels=("replica",)) as ways:
         answers = [rows(way.read(Selection(metric), BASE_MS, BASE_MS + 3_600_000)) for way in ways]
-    assert answers == answers[:1] * len(RUNGS)
+    assert answers == answers[:1] * len(READERS)
     ((labels, samples),) = answers[0]
     assert labels == {"user": "u"}
     filled = [time_ms for time_ms, _ in theirs if 39 * SCRAPE_MS + 7500 <= time_ms - BASE_MS <= 50 * SCRAPE_MS - 7500]
@@ -142,7 +142,7 @@ def test_pairs_of_replicas_are_merged_alike_whatever_they_missed(
     history.write(metric, *(({"user": user, "replica": replica}, samples) for (user, replica), samples in scraped.items()))
     with every_way(history, replica_labels=("replica",)) as ways:
         answers = [rows(way.read(Selection(metric), BASE_MS, BASE_MS + length_ms)) for way in ways]
-    assert answers == answers[:1] * len(RUNGS)
+    assert answers == answers[:1] * len(READERS)
     for labels, samples in answers[0]:
         scraped_samples = {one for (user, _), replica in scraped.items() if user == labels["user"] for one in replica}
         assert set(samples) <= scraped_samples
@@ -220,11 +220,11 @@ def test_label_values_with_odd_signs_are_found(history: HistoryServer) -> None:
             assert [one.labels for one in way.read(Selection(metric, {"user": odd}), BASE_MS, BASE_MS + 1)] == [{"user": odd}], way.name
 
 
-def test_the_ladder_of_a_real_prometheus_begins_at_its_top(history: HistoryServer) -> None:
+def test_a_real_prometheus_is_read_in_the_best_way(history: HistoryServer) -> None:
     metric = history.new_metric()
     history.write(metric, ({}, [(BASE_MS, 1.0)]))
-    ladder = choose(HistorySettings(PrometheusServer(history.url)), Probe(Selection(metric), BASE_MS, BASE_MS + 1))
-    assert (ladder.rung.name, ladder.rung.exact, ladder.passed_over) == ("remote-read-chunks", True, ())
+    chosen = choose_reader(HistorySettings(PrometheusServer(history.url)), Probe(Selection(metric), BASE_MS, BASE_MS + 1))
+    assert (chosen.reader.name, chosen.reader.exact, chosen.passed_over) == ("remote-read-chunks", True, ())
 
 
 def test_a_server_that_freezes_is_given_up_in_time_and_read_again_when_it_is_back(history: HistoryServer) -> None:

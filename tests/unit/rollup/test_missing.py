@@ -7,8 +7,8 @@ import pytest
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, put, usage_5m
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
-from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.upkeep import Retention, retire, stamps
+from tidegate.rollup.tables.store import UsageStore, stamps
+from tidegate.rollup.tables.upkeep import Retention, retire
 from tidegate.rollup.tables.verify import RULES, in_runs, missing_hours
 
 FINE = ("usage_5m", "broker_5m")

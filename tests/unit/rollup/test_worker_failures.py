@@ -8,8 +8,7 @@ import pytest
 
 from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, TidegateError, Unauthorized
 from tidegate.rollup.spark.stages import from_worker
-from tidegate.rollup.tables.format import UsageDamaged
-from tidegate.rollup.tables.manifest import OtherVersion
+from tidegate.rollup.tables.format import OtherVersion, UsageDamaged
 
 SPARKS = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 3 times, most recent failure:
@@ -35,7 +34,7 @@ Traceback (most recent call last):
         ("tidegate.errors.InvalidResource: Prometheus is away.", InvalidResource),
         ("tidegate.errors.NotFound: Prometheus is away.", NotFound),
         ("tidegate.rollup.tables.format.UsageDamaged: Prometheus is away.", UsageDamaged),
-        ("tidegate.rollup.tables.manifest.OtherVersion: Prometheus is away.", OtherVersion),
+        ("tidegate.rollup.tables.format.OtherVersion: Prometheus is away.", OtherVersion),
     ],
 )
 def test_the_last_error_of_ours_is_the_one(raised: str, kind: type[TidegateError]) -> None:

@@ -13,9 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
-from tidegate.rollup.fold.clients import ClientWindows, Contracts, Promises, Wanted, client_windows
+from tidegate.rollup.fold.clients import Client, ClientWindows, Contracts, Promises, Wanted, client_windows, clients_of, gauges_of
 from tidegate.rollup.fold.counters import Counted, counted
-from tidegate.rollup.fold.gauges import Client, clients_of, gauges_of
 from tidegate.rollup.fold.windows import WINDOW_MS, Rate, Windows, estimated_interval_ms, rates_at, scrape_grid, scrape_times
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import BROKER, DIRECTIONS, USAGE_5M, Direction
@@ -28,7 +27,7 @@ from tidegate.rollup.schemas import BROKER, DIRECTIONS, USAGE_5M, Direction
 Whole = NDArray[np.int64]
 Rates = NDArray[np.float64]
 
-LEAST_FACTOR: Final = 0.5
+LEAST_FACTOR: Final = 0.5  # a factor at a bound means that an input is wrong
 MOST_FACTOR: Final = 2.0
 
 

@@ -67,7 +67,7 @@ def _share(amount: Whole, part: Whole, whole: Whole) -> Whole:
 
 
 # Several series of one broker: a source is one exporter with all its NICs, as the operator reads
-# them (`prometheus.nic_spans`). One source may follow another (a Pod that moved): both count. Two
+# them (`prometheus.nics.nic_spans`). One source may follow another (a Pod that moved): both count. Two
 # sources at the same time count the same bytes twice, so the one that covers more of a window is
 # taken there.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidegate.rollup.report.episodes import episodes_of
+from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
 from tidegate.rollup.report.figures import (
     BrokerFigures,
     Calibration,
@@ -23,6 +23,7 @@ from tidegate.rollup.report.figures import (
     Origin,
     Period,
     Price,
+    Recipe,
     Recommendation,
     ReportFigures,
     Talker,
@@ -31,9 +32,9 @@ from tidegate.rollup.report.figures import (
     Total,
     TrafficPoint,
 )
-from tidegate.rollup.report.period import PeriodTables, Row, at_highest, floored, grouped, period_tables
-from tidegate.rollup.report.recipes import recipes_of
+from tidegate.rollup.report.period import PeriodTables, Row, at_highest, episodes_of, floored, grouped, period_tables
 from tidegate.rollup.report.request import (
+    GIB,
     GRAINS,
     ClientKey,
     MemberDirectory,
@@ -41,13 +42,12 @@ from tidegate.rollup.report.request import (
     Provenance,
     RecommendedContract,
     ReportRequest,
-    moment,
+    iso_time,
     total_of,
 )
-from tidegate.rollup.schemas import FIVE_MINUTES_MS, Direction
-from tidegate.rollup.trail import read_trail
+from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS, Direction
+from tidegate.rollup.terms.sources import read_trail
 
-LOWEST_FACTOR, HIGHEST_FACTOR = 0.5, 2.0  # of a calibration; a factor at a bound means that an input is wrong
 ENOUGH_COVERAGE = 0.95
 
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("fetch", "produce")
@@ -71,7 +71,7 @@ def figures_of(request: ReportRequest) -> ReportFigures:
     trail = read_trail(request.trail or (), request.policy, end_ms=request.end_ms)
     return ReportFigures(
         policy=request.policy,
-        made_at=moment(request.made_at_ms),
+        made_at=iso_time(request.made_at_ms),
         period=_period(tables, request.tables.published),
         currency=request.prices.currency,
         prices=tuple(Price(direction, request.prices.per_gib.get(direction)) for direction in _DIRECTIONS),
@@ -101,8 +101,8 @@ def figures_of(request: ReportRequest) -> ReportFigures:
 def _period(tables: PeriodTables, published: int | None) -> Period:
     length_ms = tables.end_ms - tables.start_ms
     return Period(
-        start=moment(tables.start_ms),
-        end=moment(tables.end_ms),
+        start=iso_time(tables.start_ms),
+        end=iso_time(tables.end_ms),
         seconds=length_ms / 1000,
         grain=GRAINS[tables.grain_ms],
         windows=length_ms // tables.grain_ms,
@@ -206,7 +206,7 @@ def _total(direction: Direction, members: Sequence[MemberFigures], brokers: Sequ
 
 
 def _top_talkers(members: Sequence[MemberFigures]) -> Iterator[Talker]:
-    """The ten members that move most in both directions together, each with the share of all that it and those above it move."""
+    """The members that move most in both directions together, each with the share of all that it and those above it move."""
     moved: defaultdict[tuple[str, str, str, str], dict[str, int]] = defaultdict(lambda: {"fetch": 0, "produce": 0})
     for one in members:
         moved[one.member, one.tier, one.user, one.client_id][one.direction] += one.bytes
@@ -329,7 +329,7 @@ def _broker_figures(tables: PeriodTables) -> tuple[BrokerFigures, ...]:
                 limit=limit,
                 mean_rate=mean_rate,
                 mean_share=_share(mean_rate, limit),
-                busiest_start=moment(window["window_start"]),
+                busiest_start=iso_time(window["window_start"]),
                 busiest_seconds=step_ms // 1000,
                 busiest_rate=busiest_rate,
                 busiest_share=_share(busiest_rate, limit),
@@ -363,14 +363,14 @@ def _traffic_points(tables: PeriodTables) -> tuple[TrafficPoint, ...]:
     rows = list(grouped(stepped, ("window_start", "tier", "direction"), sum=("bytes",)))
     rows.sort(key=lambda row: (row["direction"], row["window_start"], row["tier"]))
     return tuple(
-        TrafficPoint(moment(row["window_start"]), seconds, row["tier"], row["direction"], row["bytes"], row["bytes"] / seconds)
+        TrafficPoint(iso_time(row["window_start"]), seconds, row["tier"], row["direction"], row["bytes"], row["bytes"] / seconds)
         for row in rows
         for seconds in (_step_seconds(row, tables, step_ms),)
     )
 
 
 def _load_points(tables: PeriodTables, brokers: Sequence[BrokerFigures]) -> tuple[LoadPoint, ...]:
-    """The load of the NICs nearest to their limits, by broker, direction and time; at most 24, and none without a limit."""
+    """The load of the NICs nearest to their limits, by broker, direction and time; none without a limit."""
     fullest = sorted((one for one in brokers if one.busiest_share is not None), key=lambda one: -(one.busiest_share or 0))
     limits = {(one.broker, one.direction): one.limit for one in fullest[:_NICS_DRAWN] if one.limit is not None}
     finest, window_ms = tables.finest_brokers
@@ -387,7 +387,7 @@ def _load(row: Row, tables: PeriodTables, step_ms: int, window_ms: int, limit: i
     seconds = _step_seconds(row, tables, step_ms)
     rate, busiest = row["nic_bytes"] / seconds, row["busiest"] / (window_ms / 1000)
     return LoadPoint(
-        start=moment(row["window_start"]),
+        start=iso_time(row["window_start"]),
         seconds=seconds,
         broker=row["broker"],
         direction=row["direction"],
@@ -418,7 +418,7 @@ def _throttled_windows(tables: PeriodTables, directory: MemberDirectory) -> tupl
     rows = held.sort_by([("window_start", "ascending"), ("tier", "ascending"), ("direction", "ascending")]).to_pylist()
     return tuple(
         ThrottledWindow(
-            start=moment(row["window_start"]),
+            start=iso_time(row["window_start"]),
             seconds=tables.grain_ms / 1000,
             level=directory.level(row["tier"]),
             **{name: row[name] for name in ("tier", "direction", "throttle_episodes", *_BELOW_CONTRACT)},
@@ -447,7 +447,7 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
         direction=nic.direction,
         windows=len(factors),
         unscaled_windows=len(factors) - len(known),
-        bounded_windows=sum(not LOWEST_FACTOR < factor < HIGHEST_FACTOR for factor in known),
+        bounded_windows=sum(not LEAST_FACTOR < factor < MOST_FACTOR for factor in known),
         lowest_factor=min(known, default=None),
         median_factor=median(known) if known else None,
         highest_factor=max(known, default=None),
@@ -457,7 +457,7 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
 
 
 def _doubtful_members(tables: PeriodTables, members: Sequence[MemberFigures]) -> tuple[DoubtfulMember, ...]:
-    """Members that were never scaled to a broker's count, or have a window with under 95 % of its samples; most bytes first."""
+    """Members that were never scaled to a broker's count, or have a window with too few of its samples; most bytes first."""
     rows = grouped(tables.usage, (*_CLIENT, "direction"), min=("coverage",))
     coverages = {(_client(row), row["direction"]): row["coverage"] for row in rows}
     unscaled: set[tuple[str, str, str]] = set()
@@ -472,3 +472,82 @@ def _doubtful_members(tables: PeriodTables, members: Sequence[MemberFigures]) ->
         if never_scaled or coverage < ENOUGH_COVERAGE:
             found.append(DoubtfulMember(one.member, one.tier, one.direction, one.bytes, coverage, never_scaled))
     return tuple(found)
+
+
+# How to reproduce numbers by hand: SQL on the usage tables, and selectors of the series in
+# Prometheus. No query is run here. The SQL is for DuckDB, with the store's files as tables of these
+# names.
+
+
+_CALIBRATED = (
+    "For each broker and 5-minute window: the sum of the gauge's samples times their intervals, times the growth of the broker's own byte "
+    "counter, divided by that sum over all users. The result is `bytes` of usage_5m, and `calibration` the factor."
+)
+_COUNTED = (
+    "Query Prometheus for the raw samples of the series below, `selector[1h]` at the end of each hour. Sum up each sample less the one "
+    "before it; where that is negative the counter was reset, and the sample itself counts. `increase()` extrapolates and gives another "
+    "number."
+)
+
+
+def recipes_of(
+    request: ReportRequest, members: Sequence[MemberFigures], brokers: Sequence[BrokerFigures], uses: Sequence[ContractUse]
+) -> tuple[Recipe, ...]:
+    """One for each kind of number, about the largest of its kind."""
+    exact = [use for use in uses if not use.p95_is_bound and use.p95_rate is not None]
+    fullest = sorted(brokers, key=lambda nic: -nic.nic_bytes)
+    return (
+        *(_member_recipe(request, one) for one in members[:1]),
+        *(price for one in members[:1] for price in _price_recipe(request, one)),
+        *(_nic_recipe(request, nic) for nic in fullest[:1]),
+        *(_p95_recipe(request, use) for use in exact[:1]),
+        Recipe("a member's bytes in a 5-minute window", "", _CALIBRATED),
+        Recipe("bytes of a broker's NIC, and the broker's own count of client bytes", "", _COUNTED),
+        *(Recipe(series.what, "", series.selector) for series in request.provenance.series),
+    )
+
+
+def _member_recipe(request: ReportRequest, one: MemberFigures) -> Recipe:
+    client = {'"user"': one.user, "client_id": one.client_id, "tier": one.tier, "direction": one.direction}
+    query = _select("sum(bytes)", _table("usage", request), [*_equal(client), *_during(request)])
+    return Recipe(f"bytes of {one.member}, {one.direction}", str(one.bytes), query)
+
+
+def _price_recipe(request: ReportRequest, one: MemberFigures) -> Iterator[Recipe]:
+    for direction, price in request.prices.per_gib.items():
+        if direction == one.direction:
+            how = f"{one.bytes} / {GIB} x {price}, rounded half up to hundredths"
+            yield Recipe(f"price of {one.member}, {direction}", str(one.amount), how)
+
+
+def _nic_recipe(request: ReportRequest, nic: BrokerFigures) -> Recipe:
+    which = [f"broker = {nic.broker}", *_equal({"direction": nic.direction}), *_during(request)]
+    query = _select("sum(nic_bytes)", _table("broker", request), which)
+    return Recipe(f"bytes of broker {nic.broker}'s NIC, {nic.direction}", str(nic.nic_bytes), query)
+
+
+def _p95_recipe(request: ReportRequest, use: ContractUse) -> Recipe:
+    # quantile_disc is the nearest rank in DuckDB
+    client = {'"user"': use.user, "client_id": use.client_id, "direction": use.direction}
+    each = _select("quantile_disc(bytes, 0.95) AS q", "usage_5m", [*_equal(client), "samples > 0", *_during(request)])
+    query = " ".join(("SELECT", f"max(q) / {FIVE_MINUTES_MS // 1000}.0", "FROM", f"({each} GROUP BY broker)"))
+    return Recipe(f"p95 of {use.member}, {use.direction}, in bytes per second", str(use.p95_rate), query)
+
+
+def _table(name: str, request: ReportRequest) -> str:
+    return f"{name}_{'1h' if request.tables.grain_ms == HOUR_MS else '1d'}"
+
+
+def _select(what: str, table: str, conditions: Sequence[str]) -> str:
+    return " ".join(("SELECT", what, "FROM", table, "WHERE", " AND ".join(conditions)))
+
+
+def _equal(columns: Mapping[str, str]) -> Iterator[str]:
+    for column, value in columns.items():
+        text = value.replace("'", "''")
+        yield f"{column} = '{text}'"
+
+
+def _during(request: ReportRequest) -> tuple[str, str]:
+    start, end = (f"TIMESTAMPTZ '{iso_time(at_ms)}'" for at_ms in (request.start_ms, request.end_ms))
+    return f"window_start >= {start}", f"window_start < {end}"

@@ -16,7 +16,9 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tidegate.rollup.report import compute, plots
+from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
+from tidegate.rollup.report import plots
+from tidegate.rollup.report.compute import ENOUGH_COVERAGE
 from tidegate.rollup.report.figures import ReportFigures
 from tidegate.rollup.report.request import GIB
 from tidegate.rollup.report.sheets import (
@@ -55,11 +57,11 @@ def page_html(figures: ReportFigures) -> str:
             is_drawn_finer=min(drawn, default=period.seconds) < period.seconds / period.windows,
             traffic_directions=sorted({point.direction for point in figures.traffic}),
             load_directions=sorted({point.direction for point in figures.load}),
-            has_limits=any(nic.mean_share is not None for nic in figures.brokers),
             free_directions=[price.direction for price in figures.prices if price.per_gib is None],
             plots=plots,
             pivot=pivot,
-            compute=compute,
+            factor_bounds=(LEAST_FACTOR, MOST_FACTOR),
+            ENOUGH_COVERAGE=ENOUGH_COVERAGE,
             GIB=GIB,
         )
     )

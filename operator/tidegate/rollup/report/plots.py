@@ -40,7 +40,7 @@ from tidegate.rollup.report.svg import (
     vertical_line,
 )
 
-_DIRECTIONS = (("fetch", "fetch"), ("produce", "produce"))
+_DIRECTION_LEGEND = (("fetch", "fetch"), ("produce", "produce"))
 _MEMBERS_DRAWN, _BULLETS_DRAWN, _EPISODES_DRAWN = 10, 24, 6
 _HIGHEST_SHARE = 2.5  # of a limit; a larger share is drawn at the edge, and its tooltip has the number
 _TIER_COLOURS = 7
@@ -67,9 +67,10 @@ def _volume(count: int) -> str:
 
 
 def talkers_plot(talkers: Sequence[Talker]) -> Plot:
+    """The members that move most, a bar of both directions each."""
     bars = [(one.member, (("fetch", one.fetch_bytes / GIB), ("produce", one.produce_bytes / GIB)), _talker_tip(one)) for one in talkers]
     parts, height = stacked_bars(Rows(24, top=4), bars, axis="GiB")
-    return plot("talkers", "Top talkers.", "Volume of the period by member, in GiB.", parts, height=height, legend=_DIRECTIONS)
+    return plot("talkers", "Top talkers.", "Volume of the period by member, in GiB.", parts, height=height, legend=_DIRECTION_LEGEND)
 
 
 def _talker_tip(one: Talker) -> str:
@@ -85,7 +86,7 @@ def throttled_members_plot(members: Sequence[MemberFigures]) -> Plot | None:
     bars = [(f"{one.member}, {one.direction}", ((one.direction, one.throttled_seconds / 60),), _throttled_tip(one)) for one in held]
     parts, height = stacked_bars(Rows(24, top=4), bars, axis="minutes")
     description = "Minutes in which brokers delayed a member, added up over brokers."
-    return plot("throttled", "Time throttled.", description, parts, height=height, legend=_DIRECTIONS)
+    return plot("throttled", "Time throttled.", description, parts, height=height, legend=_DIRECTION_LEGEND)
 
 
 def _throttled_tip(one: MemberFigures) -> str:
@@ -158,7 +159,7 @@ def _bullet_plot(key: str, title: str, description: str, bullets: Sequence[_Bull
         *(_bullet(one, across, rows, row) for row, one in enumerate(bullets)),
         vertical_line(across.at(1.0), rows.top - 4, bottom, class_="limit"),
     ]
-    legend = [(colour, f"{direction}: {meaning[0]}") for colour, direction in _DIRECTIONS]
+    legend = [(colour, f"{direction}: {meaning[0]}") for colour, direction in _DIRECTION_LEGEND]
     legend += [("mark", meaning[1]), ("limit", "100 %")]
     return plot(key, title, description, parts, height=bottom + 42, legend=legend)
 
@@ -244,7 +245,7 @@ def _time_scale(period: Period, left: float, right: float) -> Scale:
 
 
 def load_plot(figures: ReportFigures, direction: str) -> Plot:
-    """The direction must have a point."""
+    """The load of each NIC of one direction, which must have a point."""
     points = [point for point in figures.load if point.direction == direction]
     brokers = sorted({point.broker for point in points})
     rows = Rows(20, left=72, right=WIDTH - 24)

@@ -14,13 +14,12 @@ from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerLabel, MetricsSettings, Preset, PrometheusServer
 from tidegate.resources.fields import moment
 from tidegate.rollup.ingest import DirectionSelections, catalogue
-from tidegate.rollup.samples import Selection, SeriesSamples
+from tidegate.rollup.samples import Selection, SeriesSamples, selection_of
 from tidegate.rollup.schemas import DIRECTIONS, TABLES
 from tidegate.rollup.spark.stages import frame_of
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import ClientCertificate, HistorySettings
-from tidegate.rollup.transport.http_query import selection_of
-from tidegate.rollup.transport.ladder import Probe, choose, open_rung
+from tidegate.rollup.transport.readers import Probe, choose_reader, open_reader
 
 # Arrow batches have the columns of a Spark schema: `time`, `value`, `labels`, or single labels by
 # name.
@@ -221,7 +220,7 @@ _PROBED_MS = 600_000
 
 
 class PrometheusSource(DataSource):  # type: ignore[misc]  # Spark comes without type information
-    """What Spark asks for the schema and for a reader; its options are those of `source_options`."""
+    """What Spark asks for the schema and for a reader; its options are `OPTIONS`."""
 
     @classmethod
     def name(cls) -> str:
@@ -237,9 +236,9 @@ class PrometheusSource(DataSource):  # type: ignore[misc]  # Spark comes without
 
 @dataclass(frozen=True, slots=True)
 class Piece(InputPartition):  # type: ignore[misc]  # Spark comes without type information
-    """What one task reads: [start_ms, end_ms), by the rung of this name."""
+    """What one task reads: [start_ms, end_ms), by the reader of this name."""
 
-    rung: str
+    reader: str
     start_ms: int
     end_ms: int
 
@@ -253,14 +252,14 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # Spark comes w
 
     def partitions(self) -> list[InputPartition]:
         asked = self._request
-        ladder = choose(asked.history, Probe(asked.selection, max(asked.start_ms, asked.end_ms - _PROBED_MS), asked.end_ms))
-        ladder.rung.close()
-        return [Piece(ladder.rung.name, start_ms, end_ms) for start_ms, end_ms in asked.pieces_ms()]
+        chosen = choose_reader(asked.history, Probe(asked.selection, max(asked.start_ms, asked.end_ms - _PROBED_MS), asked.end_ms))
+        chosen.reader.close()
+        return [Piece(chosen.reader.name, start_ms, end_ms) for start_ms, end_ms in asked.pieces_ms()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piece):
             raise TypeError(f"{partition!r} is no piece of a query to Prometheus")
-        transport = open_rung(partition.rung, self._request.history)
+        transport = open_reader(partition.reader, self._request.history)
         try:
             yield from batches(transport.read(self._request.selection, partition.start_ms, partition.end_ms), self._schema)
         finally:

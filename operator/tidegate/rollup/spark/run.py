@@ -17,17 +17,14 @@ from tidegate.errors import NotFound
 from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
-from tidegate.rollup.spark.stages import frame_of, ingest_all, stage_frame
-from tidegate.rollup.spark.sums import broker_sums, state_sums, tier_sums, tiers_by_hour, usage_sums
-from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.spark.stages import broker_sums, frame_of, ingest_all, stage_frame, state_sums, tier_sums, tiers_by_hour, usage_sums
+from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
-from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.upkeep import Retention, keep_up, stamps
+from tidegate.rollup.tables.store import UsageStore, stamps
+from tidegate.rollup.tables.upkeep import Retention, keep_up
 from tidegate.rollup.tables.verify import RULES
-from tidegate.rollup.terms.policy import PolicyMember, PolicyTerms
-from tidegate.rollup.terms.reader import StretchTerms, TermsReader
-from tidegate.rollup.terms.states import TierStates
-from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
+from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
 
 # Hours take tiers as they are at the time of the run. Days take everything that is no sum of bytes
 # from their own hours. So a member that changed tiers at noon is in both, and the states of a day

@@ -13,7 +13,7 @@ from pyspark.daemon import manager
 from tidegate.rollup import ingest
 from tidegate.rollup.spark import stages
 
-PRELOADED = (worker, ingest, stages, stages)
+PRELOADED = (worker, ingest, stages)
 
 
 def main() -> None:

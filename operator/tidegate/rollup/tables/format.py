@@ -1,14 +1,17 @@
-"""Rows of a table to the content of one file and back, with what a manifest says of them: rows, sums, checksum.
+"""What lies in a store: names of runs and windows, rows as the content of files, and the manifests that make files count.
 
-A file's rows are in the order of the table's key; zstd; one content for the same rows. What a window is does not matter here.
+A file's rows are in the order of the table's key; zstd; one content for the same rows. A manifest is the statement of which files are the
+rows of one window of one table.
 """
 
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +19,7 @@ import pyarrow.parquet as pq
 
 from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
-from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TableKind
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 
 # A run is one process that publishes. Its name is part of file names, so that no two runs write the
 # same file.
@@ -108,6 +111,9 @@ def _time(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
 
 
+# Rows as the content of one file, in the order of the table's key.
+
+
 class UsageDamaged(UserActionRequired):
     """Rows or files of a usage table are not what they are said to be."""
 
@@ -137,9 +143,9 @@ def conform(kind: TableKind, rows: pa.Table) -> pa.Table:
 
 
 def _refuse_what_is_no_number(kind: TableKind, rows: pa.Table) -> None:
-    for field in kind.schema:
-        if pa.types.is_floating(field.type) and pc.all(pc.is_finite(rows[field.name])).as_py() is False:
-            raise UsageDamaged(f"Rows for {kind.name} have a {field.name} that is no number; nothing of them is kept.")
+    for column in kind.schema:
+        if pa.types.is_floating(column.type) and pc.all(pc.is_finite(rows[column.name])).as_py() is False:
+            raise UsageDamaged(f"Rows for {kind.name} have a {column.name} that is no number; nothing of them is kept.")
 
 
 def in_order(kind: TableKind, rows: pa.Table) -> pa.Table:
@@ -191,3 +197,170 @@ def decode(content: bytes, *, where: str, columns: Sequence[str] | None = None) 
 
 def checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+# The version is in every manifest. It covers columns, their meaning, the layout of files and the
+# manifest itself, and rises only where an older program would misread the new tables.
+
+
+VERSION = 1
+
+
+class OtherVersion(UserActionRequired):
+    """The tables are of a version that is not read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Reason.USAGE_VERSION, message)
+
+
+def require_version(version: int, *, where: str) -> None:
+    """Raises OtherVersion, which says what to do, unless the version is the one that is written."""
+    if version > VERSION:
+        raise OtherVersion(
+            f"{where} is of version {version}, written by a newer Tidegate; this one reads version {VERSION} and leaves it alone."
+            " Use the newer one."
+        )
+    if version < VERSION:
+        raise OtherVersion(
+            f"{where} is of version {version}; this Tidegate reads version {VERSION} and leaves it alone."
+            " Use the Tidegate that wrote it, or roll the time up again into an empty storage."
+        )
+
+
+# A manifest with a window that is longer than what its table publishes at once has the same rows
+# again, put together into fewer files: it counts for those windows only whose publication it names
+# (see `store.resolve`). One that is `retired` says that the window's time is over.
+
+
+MANIFESTS = "_manifests"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """One Parquet file; `path` is relative to the store, `sums` has each column that counts bytes."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    sha256: str
+    sums: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a run published for a window.
+
+    `made_from` has the stamp of each window that the rows were made from, by its name; `source` says by which way samples came, ""
+    for rows that were made from other tables; `coverage` is the mean of the rows' (0..1), None where the table has none or there are no
+    rows.
+    """
+
+    table: str
+    window: Window
+    run_id: str
+    published_at_ms: int
+    files: tuple[PublishedFile, ...]
+    source: str = ""
+    coverage: float | None = None
+    made_from: Mapping[str, str] = field(default_factory=dict)
+    retired: bool = False
+
+    @property
+    def kind(self) -> TableKind:
+        return TABLES[self.table]
+
+    @property
+    def path(self) -> str:
+        return manifest_path(self.table, self.window)
+
+    @property
+    def name(self) -> str:
+        """`usage_5m/2026-11-22T07`, as `made_from` of others names it."""
+        return f"{self.table}/{self.window.name}"
+
+    @property
+    def stamp(self) -> str:
+        """Distinguishes this publication from every other of the same window: its run and a digest of its files."""
+        digest = hashlib.sha256("".join(file.sha256 for file in self.files).encode()).hexdigest()
+        return f"{self.run_id}/{digest[:12]}"
+
+    @property
+    def combines(self) -> bool:
+        """Whether it covers windows that have manifests of their own."""
+        return self.window.end_ms - self.window.start_ms > self.kind.published_ms
+
+    @property
+    def contents(self) -> Contents:
+        """Rows and sums over all files."""
+        names = sorted({name for file in self.files for name in file.sums})
+        return Contents(sum(file.rows for file in self.files), {name: sum(file.sums.get(name, 0) for file in self.files) for name in names})
+
+
+def manifest_path(table: str, window: Window) -> str:
+    return f"{MANIFESTS}/{table}/{window.name}.json"
+
+
+def window_of_path(path: str) -> Window | None:
+    """The window that a manifest's path names; None for a file that is no manifest."""
+    name = path.rpartition("/")[2]
+    try:
+        return window_named(name.removesuffix(".json")) if name.endswith(".json") else None
+    except ValueError:
+        return None
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    contents = manifest.contents
+    document = {
+        "schemaVersion": VERSION,
+        "table": manifest.table,
+        "windowStart": time_words(manifest.window.start_ms),
+        "windowEnd": time_words(manifest.window.end_ms),
+        "runId": manifest.run_id,
+        "publishedAt": time_words(manifest.published_at_ms),
+        "source": manifest.source,
+        "coverage": manifest.coverage,
+        "rows": contents.rows,
+        "sums": contents.sums,
+        "retired": manifest.retired,
+        "madeFrom": dict(manifest.made_from),
+        "files": [asdict(file) for file in manifest.files],
+    }
+    return json.dumps(document, indent=1).encode()
+
+
+def decode_manifest(content: bytes, *, where: str) -> Manifest:
+    """Raises UsageDamaged for what is no manifest, OtherVersion for one of another version."""
+    try:
+        document = json.loads(content)
+        version = int(document["schemaVersion"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(where, error) from error
+    require_version(version, where=where)
+    try:
+        return _manifest(document)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(where, error) from error
+
+
+def _manifest(document: Mapping[str, Any]) -> Manifest:
+    return Manifest(
+        table=TABLES[document["table"]].name,
+        window=Window(_milliseconds(document["windowStart"]), _milliseconds(document["windowEnd"])),
+        run_id=document["runId"],
+        published_at_ms=_milliseconds(document["publishedAt"]),
+        files=tuple(PublishedFile(**file) for file in document["files"]),
+        source=document["source"],
+        coverage=document["coverage"],
+        made_from=document["madeFrom"],
+        retired=document["retired"],
+    )
+
+
+def _milliseconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp()) * 1000
+
+
+def _damaged(where: str, error: Exception) -> UsageDamaged:
+    why = f"its field {error} is missing or unknown" if isinstance(error, KeyError) else "it is not JSON in the shape that Tidegate writes"
+    return UsageDamaged(f"{where} is not a usable manifest: {why}. Its window counts as not published until it is rolled up again.")

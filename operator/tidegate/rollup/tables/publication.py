@@ -19,6 +19,8 @@ from tidegate.errors import Unreachable
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.format import (
     Contents,
+    Manifest,
+    PublishedFile,
     UsageDamaged,
     Window,
     checksum,
@@ -26,12 +28,12 @@ from tidegate.rollup.tables.format import (
     contents_of,
     decode,
     encode,
+    encode_manifest,
     in_order,
     require_run_id,
     summed_columns,
     window_at,
 )
-from tidegate.rollup.tables.manifest import Manifest, PublishedFile, encode_manifest
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore
 

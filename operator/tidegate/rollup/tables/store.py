@@ -1,10 +1,10 @@
 """The store of usage tables as its readers see it: what is published, which files that is, and the rows.
 
-Nothing here writes. Whoever does (`staging`, `publication`, `compaction`, `retention`, `cleanup`) takes a store as well.
+Nothing here writes. Whoever does (`publication`, `upkeep`) takes a store as well.
 Two reads are two looks: a window that is published again in between is old in the one and new in the other, but never half.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +13,7 @@ import pyarrow as pa
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.rollup.schemas import DAY_MS, TABLES, TableKind
-from tidegate.rollup.tables.format import Window, checksum, decode
-from tidegate.rollup.tables.manifest import FOLDER, Manifest, PublishedFile, decode_manifest, window_of_path
+from tidegate.rollup.tables.format import MANIFESTS, Manifest, PublishedFile, Window, checksum, decode, decode_manifest, window_of_path
 from tidegate.rollup.tables.storage import Storage, StoredFile, open_storage
 
 # Resolution finds the files that hold the rows of a window now, for readers and for the clean-up. A
@@ -98,7 +97,7 @@ class UsageStore:
 
     def listed(self, table: str) -> list[tuple[Window, StoredFile]]:
         """The manifests that there are, in order of time, without reading any."""
-        files = self.storage.files(f"{FOLDER}/{kind_named(table).name}")
+        files = self.storage.files(f"{MANIFESTS}/{kind_named(table).name}")
         named = [(window, file) for file in files if (window := window_of_path(file.path)) is not None]
         return sorted(named, key=lambda one: (one[0], one[1].path))
 
@@ -206,3 +205,38 @@ def valid_rows(rows: pa.Table, kind: TableKind, part: Part, *, start_ms: int | N
 
 def _overlapping(windows: Sequence[Window], start_ms: int | None, end_ms: int | None) -> tuple[Window, ...]:
     return tuple(window for window in windows if window.overlaps(start_ms, end_ms))
+
+
+# A published window is outdated when the rows that it was made from were published anew: a run was
+# killed between two tables, or late samples came. Only stamps are compared, no rows are read. A
+# source that expired (retention) outdates nothing.
+
+
+def stamps(store: UsageStore, tables: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> Mapping[str, str]:
+    """What is made from these tables' rows in the range is made from: for `Publication.made_from`. Ask before reading the rows."""
+    return {one.name: one.stamp for table in tables for one in store.manifests(table, start_ms, end_ms) if is_current(one)}
+
+
+def outdated(store: UsageStore, table: str, sources: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> list[Window]:
+    """Windows of the table in which a source has a window that is newer than what theirs was made from, or is new.
+
+    One without a record of what it was made from is never outdated.
+    """
+    found = [one for source in sources for one in store.manifests(source, start_ms, end_ms)]
+    return outdated_among(store.manifests(table, start_ms, end_ms), found)
+
+
+def outdated_among(targets: Iterable[Manifest], sources: Iterable[Manifest]) -> list[Window]:
+    """The same of manifests that are read already."""
+    made = {one.window: one for one in targets if one.made_from and is_current(one)}
+    newer: set[Window] = set()
+    for source in filter(is_current, sources):
+        for window in {source.window, source.window.day} & made.keys():
+            if made[window].made_from.get(source.name) != source.stamp:
+                newer.add(window)
+    return sorted(newer)
+
+
+def is_current(manifest: Manifest) -> bool:
+    """Whether it is a window's own statement, and of a window that is not over."""
+    return not manifest.combines and not manifest.retired

@@ -4,15 +4,24 @@ Each of it may be cut short or left out; the next run takes it up. It changes wh
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES, TableKind
 from tidegate.rollup.tables import publication
-from tidegate.rollup.tables.format import Contents, UsageDamaged, Window, summed_columns, window_named
-from tidegate.rollup.tables.manifest import FOLDER, Manifest, encode_manifest, window_of_path
+from tidegate.rollup.tables.format import (
+    MANIFESTS,
+    Contents,
+    Manifest,
+    UsageDamaged,
+    Window,
+    encode_manifest,
+    summed_columns,
+    window_named,
+    window_of_path,
+)
 from tidegate.rollup.tables.publication import Source, discard_staging, in_portions, to_seconds, write_files
 from tidegate.rollup.tables.storage import StoredFile, is_unfinished
 from tidegate.rollup.tables.store import Part, UsageStore, resolve
@@ -173,7 +182,7 @@ def sweep(store: UsageStore, *, now_ms: int, grace_ms: int = GRACE_MS) -> Swept:
         files += garbage
         over += ended
     staged = list(_staged(store.storage.files(publication.FOLDER), before_ms))
-    unfinished = [file for file in store.storage.files(FOLDER) if is_unfinished(file.path) and file.modified_ms < before_ms]
+    unfinished = [file for file in store.storage.files(MANIFESTS) if is_unfinished(file.path) and file.modified_ms < before_ms]
     store.storage.delete(file.path for file in unfinished)
     for folder in sorted({"/".join(file.path.split("/")[:2]) for file in staged}):
         store.storage.delete_folder(folder)
@@ -229,41 +238,6 @@ def _staged(files: Iterable[StoredFile], before_ms: int) -> Iterator[StoredFile]
     for staged in runs.values():
         if max(file.modified_ms for file in staged) < before_ms:
             yield from staged
-
-
-# A published window is outdated when the rows that it was made from were published anew: a run was
-# killed between two tables, or late samples came. Only stamps are compared, no rows are read. A
-# source that expired (retention) outdates nothing.
-
-
-def stamps(store: UsageStore, tables: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> Mapping[str, str]:
-    """What is made from these tables' rows in the range is made from: for `Publication.made_from`. Ask before reading the rows."""
-    return {one.name: one.stamp for table in tables for one in store.manifests(table, start_ms, end_ms) if is_current(one)}
-
-
-def outdated(store: UsageStore, table: str, sources: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> list[Window]:
-    """Windows of the table in which a source has a window that is newer than what theirs was made from, or is new.
-
-    One without a record of what it was made from is never outdated.
-    """
-    found = [one for source in sources for one in store.manifests(source, start_ms, end_ms)]
-    return outdated_among(store.manifests(table, start_ms, end_ms), found)
-
-
-def outdated_among(targets: Iterable[Manifest], sources: Iterable[Manifest]) -> list[Window]:
-    """The same of manifests that are read already."""
-    made = {one.window: one for one in targets if one.made_from and is_current(one)}
-    newer: set[Window] = set()
-    for source in filter(is_current, sources):
-        for window in {source.window, source.window.day} & made.keys():
-            if made[window].made_from.get(source.name) != source.stamp:
-                newer.add(window)
-    return sorted(newer)
-
-
-def is_current(manifest: Manifest) -> bool:
-    """Whether it is a window's own statement, and of a window that is not over."""
-    return not manifest.combines and not manifest.retired
 
 
 SETTLED_MS = 3 * HOUR_MS  # after its end, a day's last hours have been rolled up again for late samples

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 from tidegate.rollup.tables.format import (
     Contents,
+    Manifest,
+    PublishedFile,
     UsageDamaged,
     Window,
     checksum,
@@ -21,10 +23,8 @@ from tidegate.rollup.tables.format import (
     summed_columns,
     windows_between,
 )
-from tidegate.rollup.tables.manifest import Manifest, PublishedFile
 from tidegate.rollup.tables.publication import published_starts_ms
-from tidegate.rollup.tables.store import Part, UsageStore, resolve, valid_rows
-from tidegate.rollup.tables.upkeep import is_current, outdated, outdated_among
+from tidegate.rollup.tables.store import Part, UsageStore, is_current, outdated, outdated_among, resolve, valid_rows
 
 # Every file of a day of one table is checked without trust in its manifest, and its rows are added up
 # for comparisons with other tables. Each file is read once and whole. A fault in it is a finding

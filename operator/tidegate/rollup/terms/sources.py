@@ -1,30 +1,123 @@
-"""Quotas, contracts, states and limits over a range of time, from the operator's own metrics or from the audit trail.
+"""Where terms (contracts, limits, quotas and states) come from: the policy's declaration, the operator's metrics, or the audit trail.
 
-Only the replica that holds the policy's Lease exports these metrics. So series of several Pods follow each other and are read as one.
+The declared terms are those of now. Terms that were in force at another time come from the operator's own metrics, or from the trail where
+Prometheus did not scrape the operator.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from controller_logic import model
+from controller_logic.contracts.leaders import share_scale
 from controller_logic.decision import LevelState
+from controller_logic.model import BrokerLimits, Contract, Member, Policy, QuotaKey, QuotaWindow, RateForm, Tier
 from controller_logic.reasons import Reason
+from tidegate.control.audit.lines import AuditLine as AuditLine
+from tidegate.control.audit.lines import seconds_of
+from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.fold.windows import StepFunction, scrape_times
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, Direction
-from tidegate.rollup.terms.policy import WAYS
-from tidegate.rollup.trail import AuditLine, Written, read_trail
 from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
+
+# The declared terms of one policy: the members of its tiers, their contracts, and the limits of
+# brokers.
+
+
+KEYS: Final[Mapping[Direction, QuotaKey]] = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
+WAYS: Final[Mapping[Direction, model.Direction]] = {"produce": model.Direction.INGRESS, "fetch": model.Direction.EGRESS}
+DIRECTION_OF_KEY: Final[Mapping[str, Direction]] = {key.value: direction for direction, key in KEYS.items()}
+DIRECTION_OF_WAY: Final[Mapping[str, Direction]] = {way.value: direction for direction, way in WAYS.items()}
 
 Whole = NDArray[np.int64]
 Rates = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+RatesByDirection = Mapping[Direction, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMember:
+    """A member, and its user and client id in Kafka's series. Of members that overlap only the first counts."""
+
+    tier: Tier
+    member: Member
+    client: Client
+
+
+@dataclass(frozen=True)
+class PolicyTerms:
+    """`key` is the policy's namespace/name. `from_status` has the rates on each broker in the tiers' status, by tier and member."""
+
+    key: str
+    tiers: Sequence[Tier] = ()
+    limits: BrokerLimits = field(default_factory=BrokerLimits)
+    window: QuotaWindow = field(default_factory=QuotaWindow)
+    from_status: Mapping[tuple[str, str], RatesByDirection] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, policy: Policy, tiers: Sequence[Tier], statuses: Mapping[str, Mapping[str, Any]] | None = None) -> Self:
+        """`statuses` are those of the BusinessTier objects, by tier."""
+        from_status = {(key, name): rates for key, status in (statuses or {}).items() for name, rates in _from_status(status)}
+        return cls(policy.key, tuple(tiers), policy.limits, policy.window, from_status)
+
+    @cached_property
+    def members(self) -> Sequence[PolicyMember]:
+        """All members of tiers, the oldest tier first, without Kafka's default entities."""
+        found: dict[Client, PolicyMember] = {}
+        for tier in self.tiers:
+            for member in tier.members:
+                if not member.entity.is_default:
+                    client = _name(member.entity.user), _name(member.entity.client_id)
+                    found.setdefault(client, PolicyMember(tier, member, client))
+        return tuple(found.values())
+
+    def limit(self, broker: int, direction: Direction) -> int | None:
+        """Return the declared limit of a broker's NIC."""
+        return self.limits.of(broker).limit(WAYS[direction])
+
+    def promised(self, one: PolicyMember, *, brokers: int) -> RatesByDirection:
+        """Return the rates on each broker: from the status, else from the contract, where that does not depend on leaders."""
+        return self.from_status.get((one.tier.key, one.member.name)) or contract_rates(one.member, brokers=brokers)
+
+
+def contract_rates(member: Member, *, brokers: int) -> RatesByDirection:
+    """Return the rates on each broker; empty without a contract, and for one whose rates depend on leaders."""
+    contract = member.contract
+    if contract is None or contract.form is RateForm.PER_PARTITION or (contract.form is RateForm.TOTAL and member.topics):
+        return {}
+    scale = share_scale(brokers if contract.form is RateForm.TOTAL else 1)
+    return {way: float(scale.of(rate)) for way in DIRECTIONS if (rate := _declared_rate(contract, way)) is not None}
+
+
+def _declared_rate(contract: Contract, direction: Direction) -> int | None:
+    """Return the rate in the contract's own form."""
+    return contract.produce_bytes_per_second if direction == "produce" else contract.fetch_bytes_per_second
+
+
+def _name(part: object) -> str:
+    return part if isinstance(part, str) else ""
+
+
+def _from_status(status: Mapping[str, Any]) -> Iterator[tuple[str, RatesByDirection]]:
+    """Yield the contracts in a status. While a member is throttled, its status has the throttled rate and not the contract."""
+    for member in status.get("members") or ():
+        rates = member.get("target") or member.get("quota") or {}
+        if member.get("state") != "Throttled":
+            yield member["name"], {way: float(rates[way]) for way in DIRECTIONS if rates.get(way) is not None}
+
+
+# The operator's metrics over a range of time. Only the replica that holds the policy's Lease exports
+# them. So series of several Pods follow each other and are read as one.
+
+
 MemberKey = tuple[str, str, Direction]  # tier, member
 STATES: Final = tuple(state.value for state in LevelState)
 _DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
-_NIC_DIRECTIONS: Final[Mapping[str, Direction]] = {way.value: direction for direction, way in WAYS.items()}
 _OTHER_RHYTHM: Final = 0.75  # of an interval: a pair of Prometheus servers scrapes at times of their own
 
 
@@ -108,24 +201,161 @@ def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], Step
     by_nic: dict[tuple[int, Direction], list[SeriesSamples]] = {}
     for one in series:
         broker, way = one.labels.get("broker", ""), one.labels.get("direction", "")
-        if broker.isdecimal() and way in _NIC_DIRECTIONS:
-            by_nic.setdefault((int(broker), _NIC_DIRECTIONS[way]), []).append(one)
-    return {key: _course(each) for key, each in by_nic.items()}
+        if broker.isdecimal() and way in DIRECTION_OF_WAY:
+            by_nic.setdefault((int(broker), DIRECTION_OF_WAY[way]), []).append(one)
+    return {key: _step_function(each) for key, each in by_nic.items()}
 
 
-def _course(series: list[SeriesSamples]) -> StepFunction:
+def _step_function(series: list[SeriesSamples]) -> StepFunction:
     times = np.concatenate([one.times_ms for one in series])
     values = np.concatenate([one.values for one in series])
     order = np.argsort(times, kind="stable")
     return StepFunction.of(times[order], np.where(values[order] > 0, values[order], np.inf))
 
 
-# The audit trail serves where Prometheus does not scrape the operator. It has the time of every
+# The lines of an audit trail that episodes are made of: quotas written, NICs over their limits, and
+# mutes predicted and observed. Only what was really written counts; what was decided but refused, or
+# only would have been written, changed nothing.
+
+
+_BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A byte rate that was written at `at_ms`. None = unlimited; `contract` None = nothing is promised, so nothing is below it."""
+
+    at_ms: int
+    policy: str
+    entity: str
+    direction: str
+    member: str
+    tier: str
+    level: str
+    before: int | None
+    after: int | None
+    contract: int | None
+    predicted_mute_seconds: float | None
+    reason: str = ""
+
+    @property
+    def is_below(self) -> bool:
+        return self.after is not None and self.contract is not None and self.after < self.contract
+
+    @property
+    def was_below(self) -> bool:
+        return self.before is not None and self.contract is not None and self.before < self.contract
+
+    @property
+    def ends_hold(self) -> bool:
+        """Whether what it replaced was a throttle, and no quota of somebody else's nor one for fewer leaders."""
+        return self.was_below and self.reason in _BY_LOAD
+
+    @property
+    def is_cut(self) -> bool:
+        return self.after is not None and (self.before is None or self.after < self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class NicOver:
+    """A broker's NIC that was over its limit, as a round of decisions read it. `over_rate` is None where the trail has none."""
+
+    at_ms: int
+    direction: str
+    broker: int
+    over_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Muted:
+    """The longest mute that Kafka reported after a round, of any client in it."""
+
+    at_ms: int
+    direction: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """What was read, each in order of time. `since_ms` is when it begins, None = it has no lines."""
+
+    written: Sequence[Written] = field(default_factory=tuple)
+    over: Sequence[NicOver] = field(default_factory=tuple)
+    muted: Sequence[Muted] = field(default_factory=tuple)
+    since_ms: int | None = None
+
+
+def read_trail(lines: Iterable[AuditLine], policy: str, *, end_ms: int) -> Trail:
+    """Lines of this policy ("" = of all) before `end_ms`; those before the period give the state in which it begins.
+
+    Trails of several replicas may be given one after the other. What a line lacks is left out, never made up.
+    """
+    ours = sorted((line for line in lines if policy in ("", line.get("policy"))), key=_at_ms)
+    ours = [line for line in ours if _at_ms(line) < end_ms]
+    return Trail(
+        tuple(one for line in ours if line.get("kind") == "write" for one in _written(line)),
+        tuple(one for line in ours if line.get("kind") == "round" for one in _over(line)),
+        tuple(one for line in ours if line.get("kind") == "effect" for one in _muted(line)),
+        since_ms=_at_ms(ours[0]) if ours else None,
+    )
+
+
+def _at_ms(line: AuditLine) -> int:
+    return round(seconds_of(line) * 1000)
+
+
+def _written(line: AuditLine) -> Iterator[Written]:
+    direction = DIRECTION_OF_KEY.get(str(line.get("key")))
+    if direction is None or line.get("outcome") != "applied":
+        return
+    yield Written(
+        at_ms=_at_ms(line),
+        policy=str(line.get("policy")),
+        entity=str(line.get("entity")),
+        direction=direction,
+        member=str(line.get("member") or ""),
+        tier=str(line.get("tier") or ""),
+        level=str(line.get("level") or ""),
+        before=_whole_number(line.get("from")),
+        after=_whole_number(line.get("to")),
+        contract=_whole_number(line.get("contract")),
+        predicted_mute_seconds=_seconds(line.get("predictedMute_s")),
+        reason=str(line.get("reason") or ""),
+    )
+
+
+def _over(line: AuditLine) -> Iterator[NicOver]:
+    for broker in line.get("brokers", ()):
+        if broker.get("need"):
+            nic, threshold = broker.get("nic"), broker.get("threshold")
+            known = isinstance(nic, (int, float)) and isinstance(threshold, (int, float))
+            yield NicOver(_at_ms(line), _direction(line), int(broker["id"]), max(0.0, nic - threshold) if known else None)
+
+
+def _muted(line: AuditLine) -> Iterator[Muted]:
+    observed = (_seconds(entity.get("observedMute_s")) for entity in line.get("entities", ()))
+    known = [seconds for seconds in observed if seconds is not None]
+    if known:
+        yield Muted(_at_ms(line), _direction(line), max(known))
+
+
+def _direction(line: AuditLine) -> str:
+    return DIRECTION_OF_WAY.get(str(line.get("dir")), str(line.get("dir")))
+
+
+def _whole_number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+# The trail as samples, where Prometheus does not scrape the operator. It has the time of every
 # write to the millisecond, and no lines of members whose quota did not change. The rate that the
 # first write replaced was in force since the trail began.
 
 
-Flags = NDArray[np.bool_]
 _CONTRACT, _THROTTLED, _RELAXING = (STATES.index(state.value) for state in (LevelState.CONTRACT, LevelState.THROTTLED, LevelState.RELAXING))
 _BACK: Final = frozenset({Reason.RELAXING})
 _HELD: Final = _BACK | {Reason.THROTTLED}
@@ -173,16 +403,16 @@ class _Rows:
     def __init__(self, writes: Sequence[Written], times_ms: Whole) -> None:
         self.level = next((one.level for one in reversed(writes) if one.level), "")
         last = np.searchsorted(np.array([one.at_ms for one in writes], np.int64), times_ms, side="left")  # 0 = before the first
-        self.quotas = _rates([writes[0].before, *(one.after for one in writes)])[last]
+        self.quotas = _row_of([writes[0].before, *(one.after for one in writes)])[last]
         at_first = writes[0].contract if writes[0].ends_hold or not writes[0].was_below else None
-        self.contracts = _rates([at_first, *(one.contract for one in writes)])[last]
+        self.contracts = _row_of([at_first, *(one.contract for one in writes)])[last]
         relaxing, held = (np.array([False, *(one.reason in reasons for one in writes)])[last] for reasons in (_BACK, _HELD))
         without_contract = np.isnan(self.contracts) & np.isfinite(self.quotas) & held
         self.below: Flags = (self.quotas < self.contracts) | without_contract
         self.relaxing: Flags = self.below & relaxing
 
 
-def _rates(rates: Sequence[int | None]) -> Rates:
+def _row_of(rates: Sequence[int | None]) -> Rates:
     return np.array([np.nan if rate is None else rate for rate in rates], np.float64)
 
 

@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 
 from tidegate.rollup.samples import ReadRequest, Selection
 from tidegate.rollup.transport import exchange
-from tidegate.rollup.transport.exchange import Answer, Question
-from tidegate.rollup.transport.series import HistoryReader, StoredSeries
-from tidegate.rollup.transport.wire import (
+from tidegate.rollup.transport.encoding import (
     BYTES,
     FIXED64,
+    ChunkPlaces,
+    DecodedChunks,
     Field,
     Malformed,
     bytes_field,
+    decode_xor_chunks,
     fields,
     packed,
     read_labels,
@@ -34,7 +35,8 @@ from tidegate.rollup.transport.wire import (
     unpacked_bytes,
     varint_field,
 )
-from tidegate.rollup.transport.xor_chunks import ChunkPlaces, DecodedChunks, decode_xor_chunks
+from tidegate.rollup.transport.exchange import Answer, Question
+from tidegate.rollup.transport.series import HistoryReader, StoredSeries
 
 # Request of remote read (prometheus/prompb/remote.proto): one query of label matchers over a closed
 # range of time.

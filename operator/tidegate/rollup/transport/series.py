@@ -1,7 +1,7 @@
 """What a decoder hands on: series with all samples that came, unfiltered, one behind the other in two long arrays.
 
 From here on every way of reading is the same: `in_range` keeps what belongs into the range and gives each series its share. Labels of
-replicas and external labels are still there; see `replicas`.
+replicas and external labels are still there; `identified` takes them off.
 """
 
 from abc import ABC, abstractmethod

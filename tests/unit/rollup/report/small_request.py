@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tidegate.rollup.report.request import ClientKey, MemberTerms, Prices, Provenance, ReportRequest, UsageTables
 from tidegate.rollup.schemas import BROKER, HOUR_MS, TIER, USAGE, USAGE_5M
-from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.terms.sources import AuditLine
 
 START_MS = 1_795_132_800_000  # 2026-11-20T00:00:00Z
 END_MS = START_MS + 2 * HOUR_MS

@@ -4,9 +4,9 @@ import pytest
 
 from tests.unit.rollup.report.sample_report import sample_figures
 from tests.unit.rollup.report.small_request import END_MS, START_MS, write_line
-from tidegate.rollup.report.episodes import episodes_of
 from tidegate.rollup.report.figures import Episode
-from tidegate.rollup.trail import AuditLine, read_trail
+from tidegate.rollup.report.period import episodes_of
+from tidegate.rollup.terms.sources import AuditLine, read_trail
 
 
 def episodes(*lines: AuditLine) -> tuple[Episode, ...]:

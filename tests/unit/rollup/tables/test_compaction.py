@@ -10,7 +10,7 @@ from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, usage_5m
 from tidegate.errors import Incomplete
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.tables import publication
-from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import GRACE_MS, compact_days, sweep

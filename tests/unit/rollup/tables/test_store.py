@@ -9,8 +9,7 @@ from tests.unit.rollup.tables.usage import DAY, IN_NO_TIER, as_set, coarser, put
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.format import Window, window_at, windows_between
-from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.upkeep import outdated, stamps
+from tidegate.rollup.tables.store import UsageStore, outdated, stamps
 
 NOW = DAY + DAY_MS
 

@@ -16,10 +16,9 @@ from tests.unit.rollup.tables.usage import DAY, IN_NO_TIER, NO_PERCENTILES, brok
 from tidegate.commands.output import Page
 from tidegate.commands.rollup_page import show_verdict
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
-from tidegate.rollup.tables.format import checksum, contents_of, encode
-from tidegate.rollup.tables.manifest import encode_manifest
-from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.upkeep import GRACE_MS, Retention, compact_days, retire, stamps, sweep
+from tidegate.rollup.tables.format import checksum, contents_of, encode, encode_manifest
+from tidegate.rollup.tables.store import UsageStore, stamps
+from tidegate.rollup.tables.upkeep import GRACE_MS, Retention, compact_days, retire, sweep
 from tidegate.rollup.tables.verify import Verdict, verify
 
 NOW = DAY + DAY_MS

@@ -9,8 +9,7 @@ from tests.goldens.golden import numbers
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, put_hours
 from tidegate.rollup.schemas import DAY_MS
-from tidegate.rollup.tables.format import UsageDamaged
-from tidegate.rollup.tables.manifest import VERSION, OtherVersion
+from tidegate.rollup.tables.format import VERSION, OtherVersion, UsageDamaged
 from tidegate.rollup.tables.upkeep import GRACE_MS, sweep
 
 NOW = DAY + DAY_MS

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.rollup.schemas import DIRECTIONS, FIVE_MINUTES_MS, HOUR_MS, TABLES
-from tidegate.rollup.tables.manifest import Manifest
+from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, publish, stage
 from tidegate.rollup.tables.store import UsageStore
 

@@ -6,7 +6,7 @@ import pytest
 
 from controller_logic.model import Contract, Default, Entity, Member, RateForm
 from tests.unit.rollup.terms.operator_metrics import ETL, policy, tier
-from tidegate.rollup.terms.policy import contract_rates
+from tidegate.rollup.terms.sources import contract_rates
 
 
 def member(form: RateForm, *topics: str) -> Member:

@@ -12,8 +12,8 @@ from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.broker import DirectionTerms
 from tidegate.rollup.fold.windows import StepFunction
 from tidegate.rollup.schemas import HOUR_MS
-from tidegate.rollup.terms.policy import PolicyTerms
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader
+from tidegate.rollup.terms.sources import PolicyTerms
 
 SETTINGS = MetricsSettings(PrometheusServer("http://prometheus:9090"))
 ETL = ("etl", "")

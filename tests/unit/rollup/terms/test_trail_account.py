@@ -12,7 +12,7 @@ from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.windows import StepFunction
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader
-from tidegate.rollup.trail import AuditLine
+from tidegate.rollup.terms.sources import AuditLine
 
 SETTINGS = MetricsSettings(PrometheusServer("http://prometheus:9090"))
 ETL = ("etl", "")

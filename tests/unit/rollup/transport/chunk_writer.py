@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import google_crc32c
 
-from tidegate.rollup.transport.wire import bytes_field, packed, varint_field, write_varint
+from tidegate.rollup.transport.encoding import bytes_field, packed, varint_field, write_varint
 
 Samples = Sequence[tuple[int, float]]
 XOR, HISTOGRAM = 1, 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tests.unit.rollup.transport.chunk_writer import chunked_series, frame, samples_answer, time_series
 from tests.unit.rollup.transport.posting import STREAMED, PostRequest
-from tidegate.rollup.transport.wire import BYTES, fields, unpacked
+from tidegate.rollup.transport.encoding import BYTES, fields, unpacked
 
 _LOOKBACK_MS = 300_000
 

@@ -47,9 +47,9 @@ def answering(respond: Respond) -> Iterator[LyingServer]:
 def asking(kind: type[HistoryReader], server: LyingServer, /, **settings: Any) -> Iterator[HistoryReader]:
     """A way of reading this server."""
     asked_settings = replace(HistorySettings(PrometheusServer(server.url)), **settings)
-    rung = kind(asked_settings, exchange=Exchange(asked_settings, pause=lambda seconds: None))
-    yield rung
-    rung.close()
+    reader = kind(asked_settings, exchange=Exchange(asked_settings, pause=lambda seconds: None))
+    yield reader
+    reader.close()
 
 
 def first_then(first: Respond, then: Respond) -> Respond:

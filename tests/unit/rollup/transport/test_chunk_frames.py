@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, damaged_series, frame, labels_bytes
 from tests.unit.rollup.transport.histories import Samples, bits, samples
+from tidegate.rollup.transport.encoding import Malformed, bytes_field, varint_field
 from tidegate.rollup.transport.remote_read import UnknownEncoding, decoded, read_frames
 from tidegate.rollup.transport.series import StoredSeries
-from tidegate.rollup.transport.wire import Malformed, bytes_field, varint_field
 
 ONE = [(1_700_000_000_000, 1.0), (1_700_000_015_000, 2.0)]
 LATER = [(1_700_000_030_000, 3.0)]

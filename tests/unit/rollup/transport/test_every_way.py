@@ -9,7 +9,7 @@ from tests.unit.rollup.transport.histories import BASE_MS
 from tests.unit.rollup.transport.posting import answering, asking
 from tidegate.rollup.samples import Selection
 from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
-from tidegate.rollup.transport.ladder import RUNGS
+from tidegate.rollup.transport.readers import READERS
 from tidegate.rollup.transport.series import HistoryReader
 
 LENGTH_MS = 60_000
@@ -18,21 +18,21 @@ INSIDE = [(at, value) for at, value in AT_THE_EDGES if BASE_MS <= at < BASE_MS +
 
 
 @pytest.mark.parametrize("left_open", [False, True], ids=["Prometheus 2", "Prometheus 3"])
-@pytest.mark.parametrize("kind", RUNGS, ids=[kind.name for kind in RUNGS])
+@pytest.mark.parametrize("kind", READERS, ids=[kind.name for kind in READERS])
 def test_the_start_is_read_and_the_end_is_not_in_either_version(kind: type[HistoryReader], left_open: bool) -> None:
     with answering(FakePrometheus([({"a": "1"}, AT_THE_EDGES)], left_open)) as server, asking(kind, server) as way:
         (found,) = way.read(Selection("m"), BASE_MS, BASE_MS + LENGTH_MS)
     assert list(zip(found.times_ms.tolist(), found.values.tolist(), strict=True)) == INSIDE
 
 
-@pytest.mark.parametrize("kind", RUNGS, ids=[kind.name for kind in RUNGS])
+@pytest.mark.parametrize("kind", READERS, ids=[kind.name for kind in READERS])
 def test_an_empty_range_is_not_asked_for(kind: type[HistoryReader]) -> None:
     with answering(FakePrometheus([({"a": "1"}, AT_THE_EDGES)])) as server, asking(kind, server) as way:
         assert way.read(Selection("m"), BASE_MS, BASE_MS) == []
     assert server.seen == []
 
 
-@pytest.mark.parametrize("kind", RUNGS, ids=[kind.name for kind in RUNGS])
+@pytest.mark.parametrize("kind", READERS, ids=[kind.name for kind in READERS])
 def test_series_come_sorted_whatever_the_servers_order(kind: type[HistoryReader]) -> None:
     series = [({"user": user}, AT_THE_EDGES) for user in "cab"]
     with answering(FakePrometheus(series)) as server, asking(kind, server) as way:

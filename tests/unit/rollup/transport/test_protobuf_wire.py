@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.rollup.transport.wire import BYTES, VARINT, Malformed, bytes_field, fields, read_varint, signed, varint_field, write_varint
+from tidegate.rollup.transport.encoding import (
+    BYTES,
+    VARINT,
+    Malformed,
+    bytes_field,
+    fields,
+    read_varint,
+    signed,
+    varint_field,
+    write_varint,
+)
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))

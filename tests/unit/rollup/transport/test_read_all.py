@@ -18,7 +18,7 @@ from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport import remote_read
 from tidegate.rollup.transport.exchange import Exchange, HistorySettings
-from tidegate.rollup.transport.ladder import RUNGS
+from tidegate.rollup.transport.readers import READERS
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 from tidegate.rollup.transport.series import HistoryReader
 
@@ -55,7 +55,7 @@ def says(answer: bytes) -> Respond:
     return lambda request: request.send(200, answer, STREAMED)
 
 
-@pytest.mark.parametrize("kind", RUNGS, ids=[kind.name for kind in RUNGS])
+@pytest.mark.parametrize("kind", READERS, ids=[kind.name for kind in READERS])
 @settings(max_examples=25)
 @given(st.integers(0, 1 << 32))
 def test_reading_together_is_reading_one_by_one(kind: type[HistoryReader], number: int) -> None:
@@ -92,7 +92,7 @@ def test_a_damaged_frame_is_asked_for_again_before_the_next_question() -> None:
         assert len(server.seen) == 3
 
 
-@pytest.mark.parametrize("kind", RUNGS, ids=[kind.name for kind in RUNGS])
+@pytest.mark.parametrize("kind", READERS, ids=[kind.name for kind in READERS])
 def test_each_has_the_whole_time_for_itself(kind: type[HistoryReader]) -> None:
     now = [0.0]
 
@@ -108,7 +108,7 @@ def test_each_has_the_whole_time_for_itself(kind: type[HistoryReader]) -> None:
     assert now[0] > patient.deadline_seconds
 
 
-@pytest.mark.parametrize("kind", RUNGS, ids=[kind.name for kind in RUNGS])
+@pytest.mark.parametrize("kind", READERS, ids=[kind.name for kind in READERS])
 def test_nothing_is_asked_for_empty_ranges_among_others(kind: type[HistoryReader]) -> None:
     empty = ReadRequest(Selection("m"), BASE_MS, BASE_MS)
     with answering(good) as server, asking(kind, server) as way:

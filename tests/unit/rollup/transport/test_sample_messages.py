@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from tests.unit.rollup.transport.chunk_writer import sample_bytes, samples_answer, time_series
 from tests.unit.rollup.transport.histories import BASE_MS, Samples, samples
+from tidegate.rollup.transport.encoding import Malformed, bytes_field, unpacked, varint_field
 from tidegate.rollup.transport.remote_read import Histograms, read_samples
 from tidegate.rollup.transport.series import StoredSeries
-from tidegate.rollup.transport.wire import Malformed, bytes_field, unpacked, varint_field
 
 A = {"a": "1"}
 STEADY = [(BASE_MS + 15_000 * step, 1.5 * step + 1) for step in range(20)]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.queries import queries_of
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
-from tidegate.rollup.samples import Selection
-from tidegate.rollup.transport.http_query import promql, selection_of
+from tidegate.rollup.samples import Selection, promql, selection_of
 
 matchers = st.dictionaries(st.text("abc_", min_size=1, max_size=3), st.text(max_size=20), max_size=3)
 

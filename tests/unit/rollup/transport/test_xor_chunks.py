@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.rollup.transport.chunk_writer import xor_chunk
 from tests.unit.rollup.transport.histories import Samples, bits, samples
-from tidegate.rollup.transport.wire import Malformed
-from tidegate.rollup.transport.xor_chunks import ChunkPlaces, DecodedChunks, decode_xor_chunks
+from tidegate.rollup.transport.encoding import ChunkPlaces, DecodedChunks, Malformed, decode_xor_chunks
 
 # the data of the chunk that promtool 2.42 makes of 1, 2.5, 2.5, NaN and -0
 GOLDEN = bytes.fromhex("000580a0abfef9623ff00000000000009875c26fff4cd6d8c5f7ff8000000000003dddd23800fff800000000000100")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries
-from tidegate.rollup.report.recipes import selector_text, source_series
-from tidegate.rollup.samples import Selection
-from tidegate.rollup.transport.http_query import selection_of
+from tidegate.rollup.report.request import source_series
+from tidegate.rollup.samples import Selection, selection_of, selector_text
 
 
 def test_every_selector_means_what_is_read() -> None:

@@ -1,4 +1,4 @@
-"""Which way of reading a server really offers: each is tried on real samples, best first, and what comes back decides, never the status.
+"""Chooses how to read a server's history: each way is tried on real samples, best first, and what comes back decides, never the status.
 
 The outcome is a value with the reasons why better ways were passed over, for logs and the policy's status.
 """
@@ -13,7 +13,7 @@ from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
 from tidegate.rollup.transport.series import HistoryReader
 
-RUNGS: tuple[type[HistoryReader], ...] = (RemoteReadChunks, RemoteReadSamples, RangeSelector, QueryRange)
+READERS: tuple[type[HistoryReader], ...] = (RemoteReadChunks, RemoteReadSamples, RangeSelector, QueryRange)
 _PROBE_SECONDS = 30.0
 
 
@@ -35,58 +35,58 @@ class PassedOver:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryReaders:
+class ChosenReader:
     """The way to read, and the better ones that were passed over."""
 
-    rung: Transport
+    reader: Transport
     passed_over: tuple[PassedOver, ...]
 
     def __str__(self) -> str:
-        inexact = "" if self.rung.exact else ", which re-samples values"
-        return "; ".join([f"reads by {self.rung.name}{inexact}", *(f"not by {one.name}: {one.why}" for one in self.passed_over)])
+        inexact = "" if self.reader.exact else ", which re-samples values"
+        return "; ".join([f"reads by {self.reader.name}{inexact}", *(f"not by {one.name}: {one.why}" for one in self.passed_over)])
 
 
-def open_rung(name: str, settings: HistorySettings) -> HistoryReader:
-    """Return the way of this name, for workers, which get the name of the chosen one; raises KeyError for a name that is none."""
-    return {rung.name: rung for rung in RUNGS}[name](settings)
+def open_reader(name: str, settings: HistorySettings) -> HistoryReader:
+    """Return the reader of this name, for workers, which get the name of the chosen one; raises KeyError for a name that is none."""
+    return {kind.name: kind for kind in READERS}[name](settings)
 
 
-def choose(settings: HistorySettings, probe: Probe) -> HistoryReaders:
-    """The best way that gives samples for the probe. Where none gives any, the best that answers properly.
+def choose_reader(settings: HistorySettings, probe: Probe) -> ChosenReader:
+    """Choose the best way that gives samples for the probe. Where none gives any, the best that answers properly.
 
     A front end may take remote read and find nothing behind it, so an empty answer is believed only if the other ways give none either.
     Each way has half a minute to show what it can. Raises Unreachable when the server is away, or the last way's error when none works.
     """
     hasty = replace(settings, deadline_seconds=min(settings.deadline_seconds, _PROBE_SECONDS))
-    rungs = [rung(hasty) for rung in RUNGS]
+    readers = [kind(hasty) for kind in READERS]
     try:
-        found = choose_among(rungs, probe)
+        found = choose_among(readers, probe)
     finally:
-        for rung in rungs:
-            rung.close()
-    return replace(found, rung=open_rung(found.rung.name, settings))
+        for reader in readers:
+            reader.close()
+    return replace(found, reader=open_reader(found.reader.name, settings))
 
 
-def choose_among(rungs: Sequence[Transport], probe: Probe) -> HistoryReaders:
-    """`choose` among these, best first."""
+def choose_among(readers: Sequence[Transport], probe: Probe) -> ChosenReader:
+    """Choose among these, best first."""
     passed_over: list[PassedOver] = []
     empty: Transport | None = None
     failed: list[TidegateError] = []
-    for rung in rungs:
+    for reader in readers:
         try:
-            found = rung.read(probe.selection, probe.start_ms, probe.end_ms)
+            found = reader.read(probe.selection, probe.start_ms, probe.end_ms)
         except TidegateError as error:
             failed.append(error)
-            passed_over.append(PassedOver(rung.name, error.message))
+            passed_over.append(PassedOver(reader.name, error.message))
             continue
         if found:
-            return HistoryReaders(rung, tuple(passed_over))
-        empty = empty or rung
-        passed_over.append(PassedOver(rung.name, "It answered without any samples, unlike the way that is taken."))
+            return ChosenReader(reader, tuple(passed_over))
+        empty = empty or reader
+        passed_over.append(PassedOver(reader.name, "It answered without any samples, unlike the way that is taken."))
     if empty is None:
         raise _no_way(failed)
-    better = [one.name for one in rungs].index(empty.name)
-    return HistoryReaders(empty, tuple(passed_over[:better]))
+    better = [one.name for one in readers].index(empty.name)
+    return ChosenReader(empty, tuple(passed_over[:better]))
 
 
 def _no_way(failed: Sequence[TidegateError]) -> TidegateError:

@@ -1,25 +1,171 @@
-"""Prometheus' compressed chunks of float samples, decoded all at once: one numpy step for the n-th sample of every chunk.
+"""The encodings of remote read: fields of protocol buffers, blocks of Snappy, labels of series, and Prometheus' chunks of samples.
 
-A chunk is a big-endian count of samples, then a stream of bits (Prometheus' tsdb/docs/format/chunks.md): the first time as a signed varint
-and the first value in 64 bits; the first distance in time as a varint; from then on for each time the change of that distance under a
-prefix of one to four bits, and for each value what differs from the one before (XOR): nothing, bits within the span used before, or bits
-within a new span that is given first.
+Written by hand rather than with the protobuf package: samples and chunks are cut out of the answer in bulk by numpy, which needs their
+places in it, and what remains are five messages of two or three fields. So the worker needs neither generated code nor a second native
+library.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidegate.rollup.transport.wire import Malformed
+# Protocol buffers' wire format, as far as remote read needs it: the fields of a message in order,
+# without copying them.
+
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
+_VARINT_BYTES = 10
+
+
+class Malformed(ValueError):
+    """Bytes that are no message of the kind expected; the message completes "The answer cannot be read: ..."."""
+
+
+class Field(NamedTuple):
+    """One field: `value` is the number of a varint; other kinds lie at [start, end) of the buffer."""
+
+    number: int
+    wire_type: int
+    value: int
+    start: int
+    end: int
+
+
+def read_varint(buffer: bytes, at: int, end: int) -> tuple[int, int]:
+    """The unsigned number that begins at `at` and where it ends; raises Malformed when it is not whole before `end`."""
+    value = 0
+    for position, byte in enumerate(buffer[at : min(at + _VARINT_BYTES, end)]):
+        value |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            return value, at + position + 1
+    raise Malformed("a number in it does not end")
+
+
+def write_varint(value: int) -> bytes:
+    """The bytes of an integer; negative ones as protocol buffers' int64, in ten bytes."""
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def signed(value: int) -> int:
+    """A varint read as protocol buffers' int64."""
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    return value - (1 << 64) if value >> 63 else value
+
+
+def fields(buffer: bytes, start: int, end: int) -> Iterator[Field]:
+    """The fields of the message at [start, end) as they come, unknown ones too; raises Malformed where it is none."""
+    at = start
+    while at < end:
+        key, at = read_varint(buffer, at, end)
+        number, wire_type = key >> 3, key & 7
+        value, begin = 0, at
+        if wire_type == VARINT:
+            value, at = read_varint(buffer, at, end)
+        elif wire_type == BYTES:
+            length, begin = read_varint(buffer, at, end)
+            at = begin + length
+        elif wire_type in _FIXED_BYTES:
+            at += _FIXED_BYTES[wire_type]
+        else:
+            raise Malformed(f"a field in it is of the unknown kind {wire_type}")
+        if at > end or number == 0:
+            raise Malformed("a field in it does not fit into its message")
+        yield Field(number, wire_type, value, begin, at)
+
+
+def varint_field(number: int, value: int) -> bytes:
+    """A field that holds an integer."""
+    return write_varint(number << 3 | VARINT) + write_varint(value)
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    """A field that holds text, bytes or a message."""
+    return write_varint(number << 3 | BYTES) + write_varint(len(content)) + content
+
+
+# Requests and plain answers of remote read are packed in Snappy's block format. pyarrow, which
+# rollups need anyway, has the codec.
+
+
+_CODEC = "snappy"
+
+
+def packed(content: bytes) -> bytes:
+    """The block that holds `content`."""
+    block: bytes = pa.compress(content, codec=_CODEC, asbytes=True)
+    return block
+
+
+def unpacked_bytes(block: bytes) -> int:
+    """How long the content of a block says it is; raises Malformed where it does not say."""
+    return read_varint(block, 0, len(block))[0]
+
+
+def unpacked(block: bytes) -> bytes:
+    """The content of a block; raises Malformed when it is damaged. See `unpacked_bytes` first: this makes room for what the block says."""
+    try:
+        content: bytes = pa.decompress(block, decompressed_size=unpacked_bytes(block), codec=_CODEC, asbytes=True)
+    except (pa.ArrowException, OSError) as error:
+        raise Malformed("it is not packed as it should be") from error
+    return content
+
+
+# Labels of a series in remote read's messages: Label { string name = 1; string value = 2 }.
+
+
+_LABEL_NAME, _LABEL_VALUE = 0x0A, 0x12
+
+
+def read_labels(buffer: bytes, places: Sequence[tuple[int, int]]) -> Mapping[str, str]:
+    """Name -> value of the labels that lie at these places; raises Malformed where a label is no text."""
+    try:
+        return dict(_short_label(buffer, start, end) or _label(buffer, start, end) for start, end in places)
+    except UnicodeDecodeError:
+        raise Malformed("a label in it is no UTF-8") from None
+
+
+def _short_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
+    """Name and value in this order, both shorter than 128 bytes: nearly always, and much faster to read."""
+    if end - start < 4 or buffer[start] != _LABEL_NAME or (name_bytes := buffer[start + 1]) >= 0x80:
+        return None
+    middle = start + 2 + name_bytes
+    if middle + 2 > end or buffer[middle] != _LABEL_VALUE or buffer[middle + 1] != end - middle - 2 or end - middle - 2 >= 0x80:
+        return None
+    return buffer[start + 2 : middle].decode(), buffer[middle + 2 : end].decode()
+
+
+def _label(buffer: bytes, start: int, end: int) -> tuple[str, str]:
+    texts = {1: "", 2: ""}
+    for part in fields(buffer, start, end):
+        if part.wire_type == BYTES:
+            texts[part.number] = buffer[part.start : part.end].decode()
+    return texts[1], texts[2]
+
+
+# Prometheus' compressed chunks of float samples, decoded all at once: one numpy step for the n-th
+# sample of every chunk. A chunk is a big-endian count of samples, then a stream of bits (Prometheus'
+# tsdb/docs/format/chunks.md): the first time as a signed varint and the first value in 64 bits; the
+# first distance in time as a varint; from then on for each time the change of that distance under a
+# prefix of one to four bits, and for each value what differs from the one before (XOR): nothing,
+# bits within the span used before, or bits within a new span that is given first.
+
 
 Integers = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
 _HEADER_BYTES = 2
 _SAMPLES_AT_ONCE = 1 << 18  # so that a batch stays in the processor's cache
-_VARINT_BYTES = 10
 _LEAST_BITS = 2  # of a sample: a distance as before and a value as before
 # By the four bits in front of a time: how many of them are the prefix, and how many bits of change follow. 1111 is rare and goes apart.
 _PREFIX_BITS = np.array([1] * 8 + [2] * 4 + [3] * 2 + [4, 4], np.uint64)

@@ -16,7 +16,7 @@ from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.ladder import RUNGS, Probe, choose, choose_among, open_rung
+from tidegate.rollup.transport.readers import READERS, Probe, choose_among, choose_reader, open_reader
 
 PROBE = Probe(Selection("up"), BASE_MS, BASE_MS + 1000)
 SAMPLES = [SeriesSamples({}, np.array([BASE_MS]), np.array([1.0]))]
@@ -46,8 +46,8 @@ class Way:
 
 
 def chosen(*gives: list[SeriesSamples] | TidegateError) -> tuple[str, list[str]]:
-    ladder = choose_among([Way(name, given) for name, given in zip("abcd", gives, strict=False)], PROBE)
-    return ladder.rung.name, [one.name for one in ladder.passed_over]
+    found = choose_among([Way(name, given) for name, given in zip("abcd", gives, strict=False)], PROBE)
+    return found.reader.name, [one.name for one in found.passed_over]
 
 
 def test_the_best_way_is_taken_where_it_gives_samples() -> None:
@@ -80,9 +80,9 @@ def test_where_nothing_works_the_most_common_way_says_why() -> None:
 
 
 def test_the_outcome_reads_as_a_sentence_for_logs_and_status(golden: Callable[[str], None]) -> None:
-    ladder = choose_among([Way("a", UNKNOWN), Way("b", SAMPLES, exact=False)], PROBE)
-    assert UNKNOWN.message in str(ladder)
-    golden(str(ladder))
+    found = choose_among([Way("a", UNKNOWN), Way("b", SAMPLES, exact=False)], PROBE)
+    assert UNKNOWN.message in str(found)
+    golden(str(found))
 
 
 def test_a_front_end_that_answers_remote_read_with_a_page_and_status_200_is_read_by_queries() -> None:
@@ -90,10 +90,10 @@ def test_a_front_end_that_answers_remote_read_with_a_page_and_status_200_is_read
         request.send(200, "<!doctype html>", "text/html; charset=utf-8") if request.path == "/api/v1/read" else fake(request)
 
     with answering(page_or_query) as server:
-        ladder = choose(HistorySettings(PrometheusServer(server.url)), PROBE)
-    assert ladder.rung.name == "range-selector"
-    assert [one.name for one in ladder.passed_over] == ["remote-read-chunks", "remote-read-samples"]
-    assert all("text/html" in one.why for one in ladder.passed_over)
+        found = choose_reader(HistorySettings(PrometheusServer(server.url)), PROBE)
+    assert found.reader.name == "range-selector"
+    assert [one.name for one in found.passed_over] == ["remote-read-chunks", "remote-read-samples"]
+    assert all("text/html" in one.why for one in found.passed_over)
 
 
 def test_a_server_that_knows_samples_only_is_read_so() -> None:
@@ -102,12 +102,12 @@ def test_a_server_that_knows_samples_only_is_read_so() -> None:
         request.send(400, "none of requested response types implemented", "text/plain") if wants_chunks else fake(request)
 
     with answering(samples_only) as server:
-        assert choose(HistorySettings(PrometheusServer(server.url)), PROBE).rung.name == "remote-read-samples"
+        assert choose_reader(HistorySettings(PrometheusServer(server.url)), PROBE).reader.name == "remote-read-samples"
 
 
-@pytest.mark.parametrize("kind", RUNGS, ids=[kind.name for kind in RUNGS])
+@pytest.mark.parametrize("kind", READERS, ids=[kind.name for kind in READERS])
 def test_a_worker_opens_the_way_by_its_name(kind: type) -> None:
     with answering(fake) as server:
-        way = open_rung(kind.name, HistorySettings(PrometheusServer(server.url)))  # type: ignore[attr-defined]
+        way = open_reader(kind.name, HistorySettings(PrometheusServer(server.url)))  # type: ignore[attr-defined]
         assert [one.labels for one in way.read(*(PROBE.selection, PROBE.start_ms, PROBE.end_ms))] == [{"a": "1"}]
         way.close()
