@@ -1,7 +1,7 @@
 """A process killed before or after any call of a pass to ZooKeeper or Kubernetes: a new process reaches the same state.
 
 ZooKeeper is real; one user has a SCRAM credential next to the quota, whose bytes must never change. Passes of every other kind are killed
-in `tests/unit/control/test_killed_anywhere.py`, and whole processes in `test_killed_process.py`.
+in `tests/unit/control/test_killed_anywhere.py`, and whole processes in `test_killed.py`.
 """
 
 import json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller_logic.model import Entity
-from tests.unit.kafka.test_entity_names import SANITIZER
+from tests.unit.kafka.test_names import SANITIZER
 from tidegate.prometheus.clients import entity_of
 
 
