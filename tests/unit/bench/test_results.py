@@ -1,11 +1,15 @@
-"""Figures say whether they kept their bound, and the page shows the newest ones of every part."""
+"""Results: figures and their bounds, which runs count, and what a part that is measured alone leaves on the page."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from bench.results import Figure, Record, Records, median_of, page, percentile
+from bench import __main__ as bench
+from bench.results import Figure, Measured, Record, Records, median_of, page, percentile, quiet
+from lab.load import ProcessorTimes
 from tests.goldens.golden import line_with, numbers
 
 CORES = (("decide", "2 cores"), ("cold", "64 cores"), ("rollup", "2 cores"))
@@ -59,3 +63,87 @@ def test_every_figure_names_its_machine_and_stands_in_its_section() -> None:
         ["rollup", "A"],
         ["Others", "Others"],
     ]
+
+
+# --- runs on a machine whose host took much -------------------------------------------------------
+# A run from which the machine's host took much is made again, and said to be left out.
+
+
+def of_shares(stolen_percents: Iterable[int]) -> list[ProcessorTimes]:
+    """What is read before and after each run, of 100 ticks each."""
+    moments = []
+    for number, stolen in enumerate(stolen_percents):
+        moments += [ProcessorTimes(100 * number, 0, 0), ProcessorTimes(100 * number + 100, 0, stolen)]
+    return moments
+
+
+@pytest.mark.parametrize(
+    ("stolen_percents", "value", "amounts"),
+    [
+        ([5], 1, {5}),
+        ([40, 12, 0], 2, {12, 1}),
+        ([40, 30, 20, 50, 0], 3, {20, 3}),
+    ],
+)
+def test_the_first_quiet_run_counts_or_the_quietest_of_four(
+    stolen_percents: list[int], value: int, amounts: set[float], golden: Callable[[str], None]
+) -> None:
+    runs, moments, kept = iter(range(1, 9)), iter(of_shares(stolen_percents)), list[int]()
+
+    def measure() -> Measured:
+        number = next(runs)
+        return Measured([Figure("silence", number, "s", None, "of one")], keep=lambda: kept.append(number))
+
+    figures = quiet(measure, times=lambda: next(moments))
+    assert [(figure.value, numbers(figure.note)) for figure in figures] == [(value, amounts)]
+    assert kept == [value]
+    golden(figures[0].note)
+
+
+# --- parts that are measured alone ----------------------------------------------------------------
+# Measuring one part never costs the page the figures of the others, and a part that does not exist
+# measures nothing.
+
+
+@pytest.fixture
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "PAGE", tmp_path / "benchmarks.md")
+    monkeypatch.setattr(bench, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(bench, "tune_collector", lambda: None)
+    parts = {"first": lambda: [Figure("one", 1.0, "s", 2.0)], "second": lambda: [Figure("two", 3.0, "s", 2.0)]}
+    monkeypatch.setattr(bench, "PARTS", parts)
+    monkeypatch.setattr(bench, "SECTIONS", {"All": parts})
+    bench.PAGE.write_text("as committed", encoding="utf-8")
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, *parts: str) -> int:
+    monkeypatch.setattr("sys.argv", ["bench", *parts])
+    return bench.main()
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_part_that_is_measured_alone_leaves_the_figures_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured(monkeypatch) == 1
+    monkeypatch.setitem(bench.PARTS, "second", lambda: [Figure("two", 1.5, "s", 2.0)])  # type: ignore[arg-type]
+    assert measured(monkeypatch, "second") == 0
+    text = bench.PAGE.read_text(encoding="utf-8")
+    assert "| one | 1 s |" in text
+    assert {1.5, 2} <= numbers(line_with(text, "| two |", "| kept |"))
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_missed_bound_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured(monkeypatch) == 1
+    assert {3, 2} <= numbers(line_with(bench.PAGE.read_text(encoding="utf-8"), "| two |", "**missed**"))
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_part_that_does_not_exist_measures_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], golden: Callable[[str], None]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        measured(monkeypatch, "first", "wrong")
+    assert (ended.value.code, bench.RECORDS.exists()) == (2, False)
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "wrong" in said
+    golden(said)
