@@ -1,14 +1,20 @@
-"""A failed request becomes an error with whether it can have happened, and what to do."""
+"""The client of the API server: failed requests become errors with their outcome and a remedy, and it sends who it is."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 from kubernetes.client import ApiException
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
 
 from controller_logic.reasons import Reason
-from tidegate import errors
-from tidegate.kube.client import failure_of
+from tidegate import __version__, errors
+from tidegate.kube.client import connect, failure_of
+
+# --- failed requests ------------------------------------------------------------------------------
+# A failed request becomes an error with whether it can have happened, and what to do.
 
 
 def refused(status: int) -> ApiException:
@@ -66,3 +72,16 @@ def test_only_a_write_that_never_left_is_known_not_to_have_happened(error: HTTPE
 def test_an_untrusted_certificate_is_not_an_unknown_outcome() -> None:
     error = ApiException(status=0, reason="SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
     assert type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=True)) is errors.Unreachable
+
+
+# --- who it is ------------------------------------------------------------------------------------
+# The identity that Tidegate sends to the API server.
+
+
+def test_the_server_learns_who_asks_because_managed_fields_and_audit_logs_show_it(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    user = {"name": "u", "user": {}}
+    kubeconfig.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}))
+    assert connect(kubeconfig).user_agent == f"tidegate/{__version__}"
