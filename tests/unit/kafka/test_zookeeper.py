@@ -1,17 +1,26 @@
-"""A ledger record or claim reads back as it was written, and anything else is refused."""
+"""The store in ZooKeeper: ledger records and claims, and errors of a client that does not start."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, KazooException
 
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
 from controller_logic.reasons import Reason
-from tidegate.errors import ForeignContent
+from tidegate.errors import ForeignContent, Unauthorized, Unreachable
+from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
+from tidegate.kafka.zookeeper import session
 from tidegate.kafka.zookeeper.nodes import Claim, claim_to_bytes, ledger_path, parse_claim, parse_record, record_to_bytes
+from tidegate.kafka.zookeeper.session import start_client
+
+# --- records and claims ---------------------------------------------------------------------------
+# A ledger record or claim reads back as it was written, and anything else is refused.
+
 
 ALICE = Entity("alice", "app 1")
 ENTRY = LedgerEntry("500", "2048", None, 1795265242.25, Reason.LEADERS_MOVED, "perPartition 10 MB/s, Größe ≤ 3")
@@ -75,3 +84,41 @@ def test_what_is_no_json_object_is_refused(data: bytes | None) -> None:
         parse_record(ALICE, data)
     with pytest.raises(ForeignContent, match="/tidegate/claim"):
         parse_claim(data)
+
+
+# --- starting a client ----------------------------------------------------------------------------
+# Errors of a ZooKeeper client that does not start. Starts against real servers are in the
+# integration tests.
+
+
+LOGIN = SaslLogin(SaslMechanism.DIGEST_MD5, "kafka", "wrong")
+
+
+@pytest.mark.parametrize(
+    ("login", "error", "raised"),
+    [
+        (LOGIN, AuthFailedError(), Unauthorized),
+        (LOGIN, ConnectionClosedError("Connection has been closed"), Unauthorized),
+        (LOGIN, ConnectionLoss(), Unreachable),
+        (None, ConnectionClosedError("Connection has been closed"), Unreachable),
+    ],
+)
+def test_a_refused_login_is_distinguished_from_silence(
+    login: SaslLogin | None, error: KazooException, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(session, "_await_login", fails)
+    with pytest.raises(raised, match=r"127\.0\.0\.1:1"):
+        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login), lambda _: None)
+
+
+def test_a_refused_login_reads_like_this(monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]) -> None:
+    def fails(*_: Any) -> None:
+        raise AuthFailedError
+
+    monkeypatch.setattr(session, "_await_login", fails)
+    with pytest.raises(Unauthorized) as refused:
+        start_client(ZooKeeperConnection("127.0.0.1:1", sasl=LOGIN), lambda _: None)
+    golden(refused.value.message)
