@@ -1,16 +1,19 @@
 """Credentials come out of a file as they would come out of the Secrets, and never into an error message."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller_logic.reasons import Reason
 from tidegate.commands.credentials_file import CredentialsFile, read_credentials_file
 from tidegate.control.connections import brokers_connection, zookeeper_connection
 from tidegate.errors import UserActionRequired
 from tidegate.kafka.settings import SaslLogin, SaslMechanism
-from tidegate.prometheus.settings import BearerLogin, TlsTexts
+from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.resources.policy import KafkaCluster, Prometheus, ZooKeeperConnection
 
 SECRET = "kind: Secret\napiVersion: v1\ndata: {username: YWxpY2U=}\nstringData: {password: hush}\n"
@@ -115,3 +118,48 @@ def test_the_policys_prometheus_is_reached_with_the_file() -> None:
     )
     server = CredentialsFile(FILE, {"jwt": b"abc", "prometheus.pem": b"authority"}).for_prometheus(declared)
     assert (server.login, server.tls) == (BearerLogin("abc"), TlsTexts(b"authority"))
+
+
+# --- a Prometheus that no policy names ------------------------------------------------------------
+# A Prometheus that no policy names gets the login and the authority that a credentials file has,
+# and half a login is refused.
+
+
+URL = "https://prometheus:9090"
+
+
+def named_server(keys: dict[str, bytes]) -> PrometheusServer:
+    return CredentialsFile(Path("credentials.yaml"), keys).for_named_prometheus(URL)
+
+
+def test_without_any_credentials_there_is_no_login() -> None:
+    assert named_server({}) == PrometheusServer(URL)
+
+
+def test_a_token_counts_before_a_password() -> None:
+    login = {"username": b"ann", "password": b"secret"}
+    assert named_server(login).login == BasicLogin("ann", "secret")
+    assert named_server({**login, "token": b"abc\n"}).login == BearerLogin("abc")
+
+
+def test_an_authority_alone_is_enough() -> None:
+    server = named_server({"ca.crt": b"an authority"})
+    assert (server.login, server.tls) == (None, TlsTexts(b"an authority"))
+
+
+def test_a_client_certificate_is_shown() -> None:
+    assert named_server({"tls.crt": b"certificate", "tls.key": b"key"}).tls == TlsTexts(None, b"certificate", b"key")
+
+
+@pytest.mark.parametrize(
+    "keys", [{"username": b"ann"}, {"password": b"x", "ca.crt": b"y"}, {"user": b"ann"}], ids=lambda keys: "-".join(keys)
+)
+def test_what_is_no_login_is_refused_before_anything_is_read(keys: dict[str, bytes]) -> None:
+    with pytest.raises(UserActionRequired, match=r"token, both keys username and password, or ca\.crt; nothing was read") as refused:
+        named_server(keys)
+    assert refused.value.reason is Reason.SECRET_UNREADABLE
+
+
+def test_half_a_certificate_is_refused() -> None:
+    with pytest.raises(UserActionRequired, match=r"credentials\.yaml has no key tls\.key; nothing was read"):
+        named_server({"tls.crt": b"certificate"})

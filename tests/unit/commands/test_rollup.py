@@ -1,12 +1,22 @@
-"""Which time `tidegate rollup run` is for: whole hours, and with --running no more of the hour under way than is over."""
+"""`tidegate rollup run`: which hours it is for, and what a terminal or a pipe sees of it."""
 
+import contextlib
+import io
 from collections.abc import Callable
 
 import pytest
 
 from tests.goldens.golden import numbers
+from tidegate.commands.output import Page
 from tidegate.commands.rollup import span_between, span_words
+from tidegate.commands.rollup_page import shown
 from tidegate.errors import InvalidResource
+from tidegate.rollup.samples import Count, Step
+
+# --- the hours ------------------------------------------------------------------------------------
+# Which time `tidegate rollup run` is for: whole hours, and with --running no more of the hour under
+# way than is over.
+
 
 HOUR, MINUTE = 3_600_000, 60_000
 NINE = 1_795_251_600_000  # 2026-11-21T09:00:00Z
@@ -44,3 +54,56 @@ def test_what_is_published_is_counted_to_the_minute(end_ms: int, amounts: set[fl
     text = span_words(NINE, end_ms)
     assert numbers(text) == amounts
     golden(text)
+
+
+# --- the page -------------------------------------------------------------------------------------
+# A rollup's bars: on a terminal they count to the end, below what is said; a pipe sees sentences
+# and nothing else.
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def a_plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def drawn(stream: io.StringIO) -> str:
+    page = Page(stream)
+    with shown(page) as progress:
+        page.say("reading 6 hours of 3 brokers")
+        for done in range(7):
+            progress(Step.INGESTED, done, 6)
+        windows = Count(progress, Step.PUBLISHED, 5)
+        windows.left_out(2)
+        for _ in range(3):
+            windows.done()
+    return stream.getvalue()
+
+
+@pytest.mark.usefixtures("a_plain_terminal")
+def test_a_terminal_sees_both_counts_come_to_their_end_and_the_sentences_too() -> None:
+    lines = drawn(Terminal()).splitlines()
+    for step, count in ((Step.INGESTED, "6/6"), (Step.PUBLISHED, "3/3")):
+        assert count in [line for line in lines if step.value in line][-1]
+    assert any("reading 6 hours of 3 brokers" in line for line in lines)
+
+
+@pytest.mark.usefixtures("a_plain_terminal")
+def test_a_pipe_gets_the_sentences_alone() -> None:
+    assert drawn(io.StringIO()) == "reading 6 hours of 3 brokers\n"
+
+
+@pytest.mark.usefixtures("a_plain_terminal")
+def test_a_run_that_is_cut_short_leaves_how_far_it_came() -> None:
+    stream = Terminal()
+    with contextlib.suppress(KeyboardInterrupt), shown(Page(stream)) as progress:
+        progress(Step.INGESTED, 2, 6)
+        raise KeyboardInterrupt
+    assert "2/6" in stream.getvalue()
