@@ -1,4 +1,4 @@
-"""Reports of the brokers' load: in status without numbers that change, in Events with them, once for each change."""
+"""What measured load comes to in the operator: reports of brokers, Adaptive's quotas, and the metering quota."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
+from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
 from controller_logic.model import ClientRate, Direction, Entity, NicSpan, QuotaKey, ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
-from tests.unit.control.stage import Stage
+from tests.unit.control.stage import ALICE, Stage
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+
+# --- reports of brokers ---------------------------------------------------------------------------
+# Reports of the brokers' load: in status without numbers that change, in Events with them, once for
+# each change.
+
 
 METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
 LIMITS = {"egress": {"limit": "50M"}, "overrides": [{"ids": [3], "egress": {"limit": "80M"}, "ingress": {"limit": "20M"}}]}
@@ -200,3 +206,167 @@ def test_machines_get_the_rates(stage: Stage, policy: ObjectRef) -> None:
     assert sample("tidegate_broker_reading_timestamp_seconds", here) == stage.now - 1.0
     assert sample("tidegate_broker_over_limit", {"policy_namespace": "streaming", "policy": "orders", "broker": "1"}) == 1.0
     assert sample("tidegate_broker_over_limit", {"policy_namespace": "streaming", "policy": "orders", "broker": "2"}) == 0.0
+
+
+# --- Adaptive -------------------------------------------------------------------------------------
+# leaderScaling.method Adaptive in the operator: measured rates move the quota in ZooKeeper, and the
+# status has the reason.
+
+
+MB = 1_000_000
+JMX_METRICS = {"prometheus": {"url": "http://prometheus:9090"}, "preset": "JmxExporter"}
+
+
+@pytest.fixture
+def uneven(stage: Stage) -> Stage:
+    """Alice has a contract of 10 MB/s for each of three partitions, two of which broker 1 leads and one broker 2."""
+    stage.policy(metrics=JMX_METRICS, leaderScaling={"method": "Adaptive"})
+    stage.tier()
+    stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
+    stage.leaders.brokers = frozenset({1, 2})
+    return stage
+
+
+def passes(stage: Stage, count: int, **sent_mb: float) -> None:
+    """So many passes, each on a fresh reading in which Alice sends so much to each broker, and is throttled where that is her quota."""
+    for _ in range(count):
+        quota = float(stage.produce() or "inf")
+        rates = {broker: min(sent_mb[f"broker_{broker}"] * MB, quota) for broker in (1, 2)}
+        clients = {
+            (ALICE, broker, Direction.INGRESS): ClientRate(stage.now, rate, 800.0 if rate == quota else 0.0)
+            for broker, rate in rates.items()
+        }
+        nics = {(broker, way): (NicSpan(stage.now, SCRAPE, float(MB)),) for broker in (1, 2) for way in Direction}
+        stage.readings = Readings(stage.now, SCRAPE, nics, clients)
+        stage.run()
+        stage.now += SCRAPE
+
+
+def test_greedy_clients_are_held_to_the_contracts_total_and_even_demand_gets_it(uneven: Stage) -> None:
+    uneven.run()
+    assert uneven.produce() == "20000000"
+    passes(uneven, 10, broker_1=60, broker_2=30)
+    assert uneven.produce() == "15000000"
+    passes(uneven, 16, broker_1=20, broker_2=10)
+    assert uneven.produce() == "20000000"
+
+
+def test_a_new_operator_goes_on_where_the_last_one_was(uneven: Stage) -> None:
+    uneven.run()
+    passes(uneven, 10, broker_1=60, broker_2=30)
+    written = uneven.store.transactions
+    uneven.restart()
+    passes(uneven, 10, broker_1=60, broker_2=30)
+    assert uneven.produce() == "15000000"
+    assert uneven.store.transactions == written
+
+
+def test_a_lowering_is_reported_with_its_reason(uneven: Stage) -> None:
+    uneven.run()
+    passes(uneven, 10, broker_1=60, broker_2=30)
+    assert "Adapted" in uneven.event_reasons()
+
+
+def test_without_metrics_it_stays_at_max(stage: Stage) -> None:
+    policy = stage.policy(leaderScaling={"method": "Adaptive"})
+    stage.tier()
+    stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
+    for _ in range(5):
+        stage.run()
+        stage.now += SCRAPE
+    assert stage.produce() == "20000000"
+    assert stage.condition(policy) == ("True", "InSync")
+
+
+# --- the metering quota ---------------------------------------------------------------------------
+# Metering in the operator: a default-user quota in ZooKeeper with its ledger record, and the
+# reports where there is none.
+
+
+FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
+CEILING = str(NEVER_BINDS)
+PROMETHEUS = {"prometheus": {"url": "http://prometheus:9090"}}
+METERED: dict[str, Any] = {"metering": "Enabled"}
+APP = Entity(client_id="app")
+
+
+def default_user(stage: Stage) -> dict[QuotaKey, str]:
+    return dict(stage.store.read([DEFAULT_USER])[DEFAULT_USER].values)
+
+
+def idle_nics(stage: Stage) -> None:
+    nics = {(broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction}
+    stage.readings = Readings(stage.now, 15.0, nics)
+
+
+def test_brokers_are_made_to_meter_every_user_and_the_ledger_has_it(stage: Stage) -> None:
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
+    stage.run()
+    assert default_user(stage) == {FETCH: CEILING, PRODUCE: CEILING}
+    assert DEFAULT_USER in stage.store.ledger_entities()
+    assert stage.condition(policy) == ("True", "InSync")
+
+
+def test_a_policy_that_does_not_ask_writes_none(stage: Stage) -> None:
+    stage.policy(metrics=PROMETHEUS, defaults={"metering": "Disabled"}), stage.tier()
+    stage.run()
+    assert default_user(stage) == {}
+
+
+def test_it_goes_when_no_policy_asks_for_it_any_more(stage: Stage) -> None:
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
+    stage.run()
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].pop("defaults"))
+    stage.run()
+    assert default_user(stage) == {}
+    assert DEFAULT_USER not in stage.store.ledger_entities()
+
+
+def test_it_goes_with_the_policy(stage: Stage) -> None:
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
+    stage.run()
+    stage.kubernetes.delete(policy)
+    stage.run()
+    assert default_user(stage) == {}
+    assert not stage.store.ledger_entities()
+
+
+def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_report_it(stage: Stage) -> None:
+    policy = stage.policy(metrics=PROMETHEUS, defaults=METERED)
+    stage.tier()
+    stage.store.put(APP, {PRODUCE: "1048576"})
+    idle_nics(stage)
+    for _ in range(3):
+        stage.run()
+        stage.now += 15
+        idle_nics(stage)
+    assert default_user(stage) == {}
+    assert stage.condition(policy, "MetricsFresh") == ("True", "MeteringWithheld")
+    assert "hide" in metering_message(stage, policy)
+    assert stage.event_reasons().count("MeteringWithheld") == 1
+
+
+def test_one_that_comes_later_takes_the_metering_away(stage: Stage) -> None:
+    stage.policy(defaults=METERED), stage.tier()
+    stage.run()
+    stage.store.put(APP, {PRODUCE: "1048576"})
+    stage.run()
+    assert default_user(stage) == {}
+
+
+def test_a_limit_of_another_owner_for_the_default_user_stays(stage: Stage) -> None:
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
+    stage.store.put(DEFAULT_USER, {FETCH: "50000000"})
+    stage.run()
+    assert "defaults.metering" in metering_message(stage, policy)
+    assert default_user(stage) == {FETCH: "50000000"}
+    assert DEFAULT_USER not in stage.store.ledger_entities()
+
+
+def metering_message(stage: Stage, policy: ObjectRef) -> str:
+    conditions = stage.kubernetes.get(policy)["status"]["conditions"]
+    return str(next(entry["message"] for entry in conditions if entry["type"] == "MetricsFresh"))
