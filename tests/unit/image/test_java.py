@@ -1,4 +1,4 @@
-"""How Java is started in the rollup image: as Spark's own scripts would, which need a shell."""
+"""Java and Spark in the rollup image: how they are started, which classes are recorded, which jars are left out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from image import packages, spark_start
+from image import java, packages, spark_start
+from image.java import in_order, recording_command
 from image.spark_start import ARCHIVE_OPTIONS, LEFT_OUT_MODULE, MODULE_OPTIONS, SPARK_HOME, driver_command, executor_command
+
+# --- starting -------------------------------------------------------------------------------------
+# How Java is started in the rollup image: as Spark's own scripts would, which need a shell.
+
 
 ENVIRONMENT = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",
@@ -123,3 +128,52 @@ def test_spark_s_scratch_is_taken_away_and_what_links_in_it_lead_to_stays(tmp_pa
     monkeypatch.setattr("sys.argv", ["/usr/bin/rm", "-rf", str(scratch), str(tmp_path / "gone")])
     assert spark_start.main() == 0
     assert list(tmp_path.iterdir()) == [kept]
+
+
+# --- classes --------------------------------------------------------------------------------------
+# The record of classes: the same whatever the order in which threads loaded them.
+
+
+def test_each_class_is_there_once_and_sorted_and_what_was_made_of_them_comes_after() -> None:
+    record = "# a note\norg/b/B\n@lambda-proxy org/a/A run\njava/lang/Object\norg/b/B\n"
+    assert in_order(record) == "java/lang/Object\norg/b/B\n@lambda-proxy org/a/A run\n"
+
+
+def test_classes_of_other_loaders_than_the_program_s_are_left_out() -> None:
+    assert in_order("A\nx/Generated id: 7 super: 1 source: /somewhere/else.jar\n") == "A\n"
+
+
+def test_classes_are_recorded_with_what_the_image_starts_but_for_the_archive(tmp_path: Path) -> None:
+    (tmp_path / SPARK_HOME / "jars").mkdir(parents=True)
+    command = recording_command(["pyspark-shell"], str(tmp_path), record="/recorded/classes")
+    assert command[1] == "-XX:DumpLoadedClassList=/recorded/classes"
+    assert not set(command) & set(ARCHIVE_OPTIONS)
+    assert "org.apache.spark.deploy.SparkSubmit" in command
+
+
+# --- packages -------------------------------------------------------------------------------------
+# What the rollup image leaves out is there to be left out, and what only rollups need is kept apart
+# from what the operator has.
+
+
+JARS = Path(pyspark.__file__).parent / "jars"
+GLOBS = [Path(glob).name for cut in java.JARS for glob in cut.globs if glob.endswith(".jar")]
+
+
+@pytest.mark.parametrize("glob", GLOBS)
+def test_each_kind_of_jar_that_is_left_out_is_one_of_spark_s(glob: str) -> None:
+    assert list(JARS.glob(glob))
+
+
+@pytest.mark.parametrize("name", ["hive-storage-api", "scala-reflect", "jakarta.ws.rs-api", "icu4j", "kubernetes-client", "parquet-hadoop"])
+def test_jars_that_a_session_cannot_open_without_stay(name: str) -> None:
+    left_out = {jar for glob in GLOBS for jar in JARS.glob(glob)}
+    assert set(JARS.glob(f"{name}-[0-9]*.jar")) - left_out
+
+
+def test_what_the_operator_has_already_is_not_installed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    common = "click==8.3 \\\n    --hash=sha256:aa\nsix==1.17 \\\n    --hash=sha256:bb\n"
+    further = "numpy==2.4 ; python_full_version < '3.12' \\\n    --hash=sha256:cc \\\n    --hash=sha256:dd\n"
+    locked = {"": common, "rollup": common.replace("six==", f"{further}six==")}
+    monkeypatch.setattr(packages, "locked_requirements", lambda extra="": locked[extra])
+    assert packages.rollup_requirements() == further
