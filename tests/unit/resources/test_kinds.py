@@ -1,13 +1,19 @@
 """Documents become resources, or one sentence that names the object, the field and what must hold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.goldens.golden import numbers
-from tests.unit.resources.documents import ABSENT, member, policy, tier
+from tests.unit.resources.bad_input import BAD_INPUT, BadInput
+from tests.unit.resources.documents import ABSENT, member, override, policy, tier
 from tidegate.errors import InvalidResource
 from tidegate.resources import BrokerBandwidthPolicy, BusinessTier, parse_object, parse_policy, parse_tier
+from tidegate.resources.rates import CEILING_BYTES_PER_SECOND
+from tidegate.resources.status import MemberStatus, QuotaInForce, TierStatus, TotalRates
 
 
 def refused(document: dict[str, object]) -> InvalidResource:
@@ -135,3 +141,75 @@ def test_a_throttled_rate_may_equal_the_contract_however_both_are_written() -> N
 def test_a_member_without_contract_or_in_another_form_never_contradicts_the_throttled_rate() -> None:
     members = [member("free", topics=["a"]), member("other", contract={"perBroker": {"fetch": "1024"}})]
     assert [read.name for read in parse_tier(tier({"members": members}), strict=True).spec.members] == ["free", "other"]
+
+
+# --- bad input ------------------------------------------------------------------------------------
+# The bad-input table against the models: what the API server would refuse is refused in a file too,
+# in the same words.
+
+
+@pytest.mark.parametrize("row", BAD_INPUT, ids=lambda row: row.name)
+def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold(row: BadInput) -> None:
+    refusal = row.refusal()
+    assert row.field in [field for field, _ in refusal.problems]
+    assert row.field in refusal.message
+    assert row.must() in refusal.message
+
+
+def test_what_must_hold_reads_like_this(golden: Callable[[str], None]) -> None:
+    """Every rule once, with the rows that break it."""
+    rows: dict[str, list[str]] = {}
+    for row in BAD_INPUT:
+        rows.setdefault(row.must(), []).append(row.name)
+    golden("\n".join(f"{must}\n    {'; '.join(names)}" for must, names in sorted(rows.items())))
+
+
+@pytest.mark.parametrize("document", [policy(), tier(), override()], ids=["policy", "tier", "override"])
+def test_the_sound_objects_that_the_table_bends_are_accepted(document: dict[str, object]) -> None:
+    assert parse_object(document, strict=True).metadata.namespace == "streaming"
+
+
+# --- examples -------------------------------------------------------------------------------------
+# The examples are what a new user applies first: small, sound, and one working whole.
+
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
+DOCUMENTS = [document for path in EXAMPLES for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+OURS = [document for document in DOCUMENTS if document["kind"] != "Namespace"]
+
+
+@pytest.mark.parametrize("document", OURS, ids=lambda document: document["metadata"]["name"])
+def test_every_example_reads_strictly(document: Mapping[str, Any]) -> None:
+    assert parse_object(document, strict=True).metadata.name == document["metadata"]["name"]
+
+
+def test_every_tier_belongs_to_the_policy_and_all_live_in_the_namespace_that_comes_with_them() -> None:
+    objects = [parse_object(document, strict=True) for document in OURS]
+    policies = {policy.metadata.key for policy in objects if isinstance(policy, BrokerBandwidthPolicy)}
+    assert policies == {"streaming/demo"}
+    assert {tier.policy_key for tier in objects if isinstance(tier, BusinessTier)} == policies
+    assert DOCUMENTS[0]["metadata"]["name"] == "streaming"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_is_short_and_commented(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("#")
+    assert len(lines) < 60
+
+
+# --- statuses -------------------------------------------------------------------------------------
+# A status can always be written: what the arithmetic yields fits the schema, and what is unset is
+# left out.
+
+
+def test_a_total_beyond_what_json_can_say_exactly_is_shown_as_the_ceiling() -> None:
+    assert TotalRates(fetch=3 * CEILING_BYTES_PER_SECOND).fetch == CEILING_BYTES_PER_SECOND
+
+
+def test_a_status_is_written_in_camel_case_without_what_is_unset() -> None:
+    member = MemberStatus(name="nightly", state="Contract", leader_skew="1.33", quota=QuotaInForce(fetch=20_971_520))
+    assert TierStatus(observed_generation=3, members=(member,)).as_document() == {
+        "observedGeneration": 3,
+        "members": [{"name": "nightly", "state": "Contract", "leaderSkew": "1.33", "quota": {"fetch": 20_971_520}}],
+    }

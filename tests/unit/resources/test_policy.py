@@ -1,4 +1,4 @@
-"""What "Unset means" promises in a description is what the model answers for a field that was left out."""
+"""A policy's defaults are the documented ones, and a broker's limits those of its override."""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +7,13 @@ from typing import Any, get_args
 import pytest
 
 from tidegate.resources import KINDS
-from tidegate.resources.policy import KafkaCluster, MetricsSource, PolicySpec, Prometheus, ZooKeeperConnection
+from tidegate.resources.policy import BrokerLimits, KafkaCluster, MetricsSource, NicLimits, PolicySpec, Prometheus, ZooKeeperConnection
 from tidegate.resources.schema import SchemaModel
+
+# --- defaults -------------------------------------------------------------------------------------
+# What "Unset means" promises in a description is what the model answers for a field that was left
+# out.
+
 
 _KAFKA = KafkaCluster(bootstrap_servers="kafka-1:9092", quota_store="ZooKeeper", zookeeper=ZooKeeperConnection(connect="zk-1:2181"))
 
@@ -75,3 +80,34 @@ def test_a_reading_is_stale_after_three_scrapes_where_unset() -> None:
 def test_a_block_that_is_left_out_has_the_defaults_of_its_fields() -> None:
     policy = PolicySpec(mode="Observe", kafka=_KAFKA)
     assert (policy.escalation.hold_seconds, policy.leader_scaling.method, policy.kafka.quota_window.samples) == (45, "Max", 11)
+
+
+# --- limits of brokers ----------------------------------------------------------------------------
+# A broker's limits are those of its override, each by itself, and else those of all brokers.
+
+
+LIMITS = BrokerLimits.model_validate_json(
+    """{
+    "egress": {"limit": "2k", "capacity": "9k"},
+    "overrides": [
+        {"ids": [7, 8], "egress": {"limit": "3k"}},
+        {"ids": [9], "egress": {"capacity": "5k"}, "ingress": {"limit": "4k", "capacity": "6k"}}
+    ]}"""
+)
+Rates = tuple[int | None, int | None]
+
+
+@pytest.mark.parametrize(
+    ("broker", "egress", "ingress"),
+    [
+        pytest.param(1, (2000, 9000), (None, None), id="a broker without override"),
+        pytest.param(8, (3000, 9000), (None, None), id="an override of one limit leaves the others"),
+        pytest.param(9, (2000, 5000), (4000, 6000), id="an override of the others leaves the first"),
+    ],
+)
+def test_an_override_replaces_only_what_it_names(broker: int, egress: Rates, ingress: Rates) -> None:
+    assert (rates(LIMITS.egress_of(broker)), rates(LIMITS.ingress_of(broker))) == (egress, ingress)
+
+
+def rates(limits: NicLimits | None) -> Rates:
+    return (None, None) if limits is None else (limits.limit, limits.capacity)
