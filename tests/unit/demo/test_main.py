@@ -11,8 +11,7 @@ import demo.__main__ as program
 from demo.outcome import Outcome
 from lab.errors import LabError
 from tests.goldens.golden import numbers
-
-from .conftest import PlayedRun
+from tests.unit.demo.conftest import PlayedRun
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,7 @@ from demo.board import Board
 from demo.script import FIXED_KILLED, FULL, USER
 from demo.views import failover_view, sparkline
 from demo.words import MarkKind
-
-from .conftest import CONTRACT, PlayedRun
+from tests.unit.demo.conftest import PER_PARTITION, PlayedRun
 
 NEVER_CUT = (
     *("partition", "leader", "12 s mean", "promised", "10.0 MB/s", "30 MB/s", "quota 12.5 MB/s", "broker 3  dead", "10 s left"),
@@ -22,7 +21,7 @@ def frame(board: Board, *, width: int, height: int) -> list[str]:
     """The lines of one frame on a terminal of that size."""
     console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(failover_view(CONTRACT).draw(board.snapshot(), console, now_seconds=0.0))
+        console.print(failover_view(PER_PARTITION).draw(board.snapshot(), console, now_seconds=0.0))
     return captured.get().splitlines()
 
 
