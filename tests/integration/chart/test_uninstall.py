@@ -23,9 +23,8 @@ from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
 from lab.network import free_port
 from lab.process import wait_until
-from tests.integration.chart.rendering import CHART, only, rendered
-from tests.integration.chart.rendering import objects as documents
-from tests.integration.operator.test_rights import objects
+from tests.integration.chart.rendering import CHART, objects, only, rendered
+from tests.integration.operator.installation import one_of_each_kind
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -66,7 +65,7 @@ def release(crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tm
     sets = f"crds.enabled=false,rbac.aggregateRoles=false,watch.namespaces={{{namespace}}},rbac.secretNames={{login}}"
     helm.run("install", "tidegate", str(CHART), "--namespace", namespace, "--set", sets)
     with running(crds, helm, namespace, tmp_path) as started:
-        crds.kubectl("apply", "-f", "-", input=json.dumps(objects(kafka, namespace, unique_name)))
+        crds.kubectl("apply", "-f", "-", input=json.dumps(one_of_each_kind(kafka, namespace, unique_name)))
         started.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "qo/more", "--timeout=60s")
         yield started
 
@@ -105,7 +104,7 @@ def managed_by(kafka: KafkaLab) -> str | None:
 
 
 def container(helm: Helm, kind: str) -> dict[str, Any]:
-    document = only(documents(rendered(helm)), kind)
+    document = only(objects(rendered(helm)), kind)
     spec = document["spec"] if kind == "Pod" else document["spec"]["template"]["spec"]
     return dict(spec["containers"][0])
 

@@ -15,8 +15,8 @@ from controller_logic.model import Entity, QuotaKey
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
+from tests.integration.operator.installation import one_of_each_kind
 from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.test_rights import objects
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -63,7 +63,7 @@ def test_it_is_in_force_until_its_end_and_at_most_a_few_seconds_longer(
     def events() -> set[str]:
         return {event.reason for event in CoreV1Api(api_client).list_namespaced_event(namespace).items}
 
-    declared = objects(kafka, namespace, unique_name)
+    declared = one_of_each_kind(kafka, namespace, unique_name)
     items: list[dict[str, Any]] = declared["items"]  # type: ignore[assignment]
     with OperatorProcess(crds, namespace, tmp_path) as operator:
         operator.wait_for("Operator started")

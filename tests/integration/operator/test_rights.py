@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
-from tests.integration.conftest import SASL_USERS
+from tests.integration.operator.installation import one_of_each_kind
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -33,45 +32,6 @@ def kubeconfig(crds: KubeApi, tmp_path: Path) -> Path:
     return crds.kubeconfig_for(token=token, path=tmp_path / "tidegate.kubeconfig")
 
 
-def objects(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, object]:
-    spec = {
-        "mode": "Enforce",
-        "kafka": {
-            "bootstrapServers": kafka.sasl_bootstrap_servers,
-            "quotaStore": "ZooKeeper",
-            "zookeeper": {"connect": kafka.zookeeper_connect},
-            "authentication": {
-                "type": "plain",
-                "username": SASL_USERS[0],
-                "passwordSecret": {"secretName": "login", "password": "password"},
-            },
-        },
-    }
-    ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    password = {"password": kafka.password(SASL_USERS[0])}
-    decided = {"target": {"user": topic}, "action": "SetRates", "rates": {"perPartition": {"produce": "2M"}}}
-    decided |= {"expiresAt": ends, "reason": "a test"}
-    member = {"name": "all", "user": topic, "topics": [topic], "contract": {"perPartition": {"produce": "1M"}}}
-    version = {"apiVersion": "tidegate.io/v1alpha1"}
-    items = [
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": namespace}, "stringData": password},
-        {**version, "kind": "BrokerBandwidthPolicy", "metadata": {"name": "orders", "namespace": namespace}, "spec": spec},
-        {
-            **version,
-            "kind": "BusinessTier",
-            "metadata": {"name": "gold", "namespace": namespace},
-            "spec": {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]},
-        },
-        {
-            **version,
-            "kind": "QuotaOverride",
-            "metadata": {"name": "more", "namespace": namespace},
-            "spec": {"policyRef": {"name": "orders"}, **decided},
-        },
-    ]
-    return {"apiVersion": "v1", "kind": "List", "items": items}
-
-
 def test_the_documented_rights_are_enough_for_everything(
     crds: KubeApi, kafka: KafkaLab, kubeconfig: Path, namespace: str, unique_name: str, tmp_path: Path
 ) -> None:
@@ -80,7 +40,7 @@ def test_the_documented_rights_are_enough_for_everything(
     with log_path.open("wb") as log:
         operator = subprocess.Popen([*COMMAND, "--kubeconfig", str(kubeconfig)], stdout=log, stderr=subprocess.STDOUT)
     try:
-        crds.kubectl("apply", "-f", "-", input=json.dumps(objects(kafka, namespace, unique_name)))
+        crds.kubectl("apply", "-f", "-", input=json.dumps(one_of_each_kind(kafka, namespace, unique_name)))
         crds.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "qo/more", "-n", namespace, "--timeout=60s")
         wait_until(
             lambda: "FirstQuota" in crds.kubectl("get", "events", "-n", namespace), "the event of the first quota", timeout_seconds=30
