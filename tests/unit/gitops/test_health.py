@@ -122,15 +122,10 @@ def with_condition(kind: str, truth: str, reason: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def log() -> Iterator[list[Any]]:
-    """Discard the log of the operator."""
-    with capture_logs() as lines:
-        yield lines
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage(now=datetime.fromisoformat("2026-11-21T12:00:10Z").timestamp())
+def stage() -> Iterator[Stage]:
+    """The operator in memory, whose log is discarded."""
+    with capture_logs():
+        yield Stage(now=datetime.fromisoformat("2026-11-21T12:00:10Z").timestamp())
 
 
 def shown(stage: Stage, ref: ObjectRef) -> str:
@@ -152,7 +147,6 @@ def override(stage: Stage, user: str = "alice") -> ObjectRef:
     return ref
 
 
-@pytest.mark.usefixtures("log")
 def test_a_contract_in_force_is_healthy_and_so_is_its_override(stage: Stage) -> None:
     refs = stage.policy(), stage.tier(), override(stage)
     assert shown_all(stage, *refs) == ["Progressing"] * 3
@@ -160,7 +154,6 @@ def test_a_contract_in_force_is_healthy_and_so_is_its_override(stage: Stage) -> 
     assert shown_all(stage, *refs) == ["Healthy"] * 3
 
 
-@pytest.mark.usefixtures("log")
 def test_an_override_that_is_over_is_healthy(stage: Stage) -> None:
     stage.policy()
     stage.tier()
@@ -171,21 +164,18 @@ def test_an_override_that_is_over_is_healthy(stage: Stage) -> None:
     assert (shown(stage, over), stage.condition(over)) == ("Healthy", ("False", "OverrideExpired"))
 
 
-@pytest.mark.usefixtures("log")
 def test_a_policy_that_only_observes_is_healthy(stage: Stage) -> None:
     refs = stage.policy(mode="Observe"), stage.tier()
     stage.run()
     assert shown_all(stage, *refs) == ["Healthy", "Healthy"]
 
 
-@pytest.mark.usefixtures("log")
 def test_a_pause_suspends_the_policy_and_all_that_belongs_to_it(stage: Stage) -> None:
     refs = stage.policy(annotations={"tidegate.io/paused": "true"}), stage.tier(), override(stage)
     stage.run()
     assert shown_all(stage, *refs) == ["Suspended"] * 3
 
 
-@pytest.mark.usefixtures("log")
 def test_a_quota_on_its_way_down_is_progressing_and_its_policy_healthy(stage: Stage) -> None:
     refs = stage.policy(), stage.tier()
     stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "80000000"})
@@ -193,7 +183,6 @@ def test_a_quota_on_its_way_down_is_progressing_and_its_policy_healthy(stage: St
     assert shown_all(stage, *refs) == ["Healthy", "Progressing"]
 
 
-@pytest.mark.usefixtures("log")
 def test_an_outage_degrades_the_policy_and_leaves_its_tiers_in_suspense(stage: Stage) -> None:
     refs = stage.policy(), stage.tier()
     stage.run()
@@ -210,7 +199,6 @@ def nothing(_: Stage) -> None:
     pass
 
 
-@pytest.mark.usefixtures("log")
 @pytest.mark.parametrize(
     ("arranged", "second_tier", "expected"), [(without_topic, False, ["Progressing"]), (nothing, True, ["Healthy", "Degraded"])]
 )
@@ -224,7 +212,6 @@ def test_a_tier_waits_for_a_topic_and_is_degraded_by_a_conflict(
     assert shown_all(stage, *tiers) == expected
 
 
-@pytest.mark.usefixtures("log")
 def test_an_override_without_a_member_waits_and_one_that_does_not_fit_is_degraded(stage: Stage) -> None:
     stage.policy()
     stage.tier()
