@@ -10,16 +10,10 @@ from rich.console import Console
 
 from controller_logic.model import QuotaKey
 from tests.goldens.golden import numbers
+from tests.unit.commands.conftest import Terminal
 from tidegate.commands.output import KEY_WORDS, Column, OutputFormat, Page, Sheet, ago_words, publish, short_words
 
 DOCUMENT = {"zeta": 1, "alpha": {"user": "é", "none": None}}
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("output", "read"), [(OutputFormat.JSON, json.loads), (OutputFormat.YAML, yaml.safe_load)], ids=["json", "yaml"])

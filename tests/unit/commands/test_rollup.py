@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.goldens.golden import numbers
+from tests.unit.commands.conftest import Terminal
 from tidegate.commands.output import Page
 from tidegate.commands.rollup import span_between, span_words
 from tidegate.commands.rollup_page import shown
@@ -59,11 +60,6 @@ def test_what_is_published_is_counted_to_the_minute(end_ms: int, amounts: set[fl
 # --- the page -------------------------------------------------------------------------------------
 # A rollup's bars: on a terminal they count to the end, below what is said; a pipe sees sentences
 # and nothing else.
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture

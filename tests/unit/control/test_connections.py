@@ -9,6 +9,7 @@ import pytest
 
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
+from tests.unit.control.stage import AWAY
 from tidegate.control.connections import SECRET_AGE_SECONDS, Connection, Secrets, brokers_connection, read_secrets, zookeeper_connection
 from tidegate.control.observe import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
@@ -167,9 +168,6 @@ def test_no_password_is_ever_shown(tmp_path: Path) -> None:
 # --- one connection a policy ----------------------------------------------------------------------
 # A policy has one connection: kept while nothing changes, made anew when the spec or a Secret does,
 # closed without a trace.
-
-
-AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
 @dataclass

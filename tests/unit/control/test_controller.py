@@ -8,11 +8,10 @@ import pytest
 from controller_logic.model import QuotaKey
 from controller_logic.reasons import Reason
 from lab.process import wait_until
-from tests.unit.control.stage import ALICE, Stage
+from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control import controller as controller_module
 from tidegate.control.controller import RESTORE_FINALIZER, report_pending_if_slow
 from tidegate.errors import NotFound, Unreachable
-from tidegate.kube.api import ObjectRef
 
 
 def test_a_contract_is_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
@@ -146,21 +145,16 @@ def test_suspend_pauses_like_the_annotation_and_ready_names_which_of_them_it_is(
     stage.tier()
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
-    assert ready_message(stage, policy) == "Paused by spec.suspend; every quota stays as it is until that ends"
+    assert stage.message(policy) == "Paused by spec.suspend; every quota stays as it is until that ends"
     stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
     stage.run()
-    assert ready_message(stage, policy).startswith("Paused by spec.suspend and the annotation tidegate.io/paused;")
+    assert stage.message(policy).startswith("Paused by spec.suspend and the annotation tidegate.io/paused;")
     stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(suspend=False))
     stage.run()
-    assert ready_message(stage, policy).startswith("Paused by the annotation tidegate.io/paused;")
+    assert stage.message(policy).startswith("Paused by the annotation tidegate.io/paused;")
     stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={}))
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == ("10000000", ("True", "InSync"))
-
-
-def ready_message(stage: Stage, policy: ObjectRef) -> str:
-    conditions = stage.kubernetes.get(policy)["status"]["conditions"]
-    return str(next(entry["message"] for entry in conditions if entry["type"] == "Ready"))
 
 
 def test_a_plain_no_does_not_pause(stage: Stage) -> None:
@@ -249,9 +243,6 @@ def test_a_lowering_goes_down_in_steps_that_status_shows(stage: Stage) -> None:
 # --- a Kubernetes API that is away ----------------------------------------------------------------
 # A Kubernetes API that is away stops what needs it, by its own name, and nothing else; all of it
 # goes on when it is back.
-
-
-AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
 class Outage:

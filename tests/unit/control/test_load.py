@@ -169,16 +169,11 @@ def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condit
     assert stage.store.read([etl])[etl].values == {QuotaKey.PRODUCER_BYTE_RATE: "80000000"}
     assert stage.condition(policy, "MetricsFresh") == ("False", "PrometheusUnreachable")
     assert stage.condition(policy, "Throttling") == ("False", "ReleasedUnmeasured")
-    text = message(stage, policy)
+    text = stage.message(policy, "Throttling")
     assert numbers(text) >= {1, 2, 3, 600}
     assert text.count("ingress") == 3
     golden(text)
     assert stage.event_reasons().count("ReleasedUnmeasured") == 1
-
-
-def message(stage: Stage, policy: ObjectRef) -> str:
-    conditions = stage.kubernetes.get(policy)["status"]["conditions"]
-    return str(next(entry["message"] for entry in conditions if entry["type"] == "Throttling"))
 
 
 def test_a_problem_that_hides_no_limit_is_reported_and_the_load_is_known(stage: Stage, policy: ObjectRef) -> None:
@@ -345,7 +340,7 @@ def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_repor
         idle_nics(stage)
     assert default_user(stage) == {}
     assert stage.condition(policy, "MetricsFresh") == ("True", "MeteringWithheld")
-    assert "hide" in metering_message(stage, policy)
+    assert "hide" in stage.message(policy, "MetricsFresh")
     assert stage.event_reasons().count("MeteringWithheld") == 1
 
 
@@ -362,11 +357,6 @@ def test_a_limit_of_another_owner_for_the_default_user_stays(stage: Stage) -> No
     stage.tier()
     stage.store.put(DEFAULT_USER, {FETCH: "50000000"})
     stage.run()
-    assert "defaults.metering" in metering_message(stage, policy)
+    assert "defaults.metering" in stage.message(policy, "MetricsFresh")
     assert default_user(stage) == {FETCH: "50000000"}
     assert DEFAULT_USER not in stage.store.ledger_entities()
-
-
-def metering_message(stage: Stage, policy: ObjectRef) -> str:
-    conditions = stage.kubernetes.get(policy)["status"]["conditions"]
-    return str(next(entry["message"] for entry in conditions if entry["type"] == "MetricsFresh"))

@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from controller_logic.reasons import Reason
 from lab.process import wait_until
-from tests.unit.control.stage import Stage
+from tests.unit.control.stage import AWAY, Stage
 from tidegate.control import manager as manager_module
 from tidegate.control.manager import ControlLoop, Manager
 from tidegate.control.runtime import Cause, Clock, Wakeup
-from tidegate.errors import Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
 
 KEY = "streaming/orders"
-AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
 class HandLease:

@@ -9,7 +9,7 @@ import pytest
 from controller_logic.model import Default, Entity, QuotaKey
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
-from tests.unit.control.stage import ALICE, Stage
+from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control.report.conditions import Truth, Verdict
 from tidegate.control.report.events import WARNING, EventDraft, condition_events
 from tidegate.errors import Unauthorized, Unreachable
@@ -128,9 +128,6 @@ def test_an_object_that_does_not_read_is_stalled(stage: Stage) -> None:
 # --- statuses -------------------------------------------------------------------------------------
 # The status of a tier is kept right: neither an outage nor another writer of the status leaves
 # something else in it.
-
-
-AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
 def test_a_report_that_could_not_be_delivered_is_delivered_by_the_next_pass(stage: Stage) -> None:
