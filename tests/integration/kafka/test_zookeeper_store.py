@@ -19,7 +19,6 @@ from tests.contract.quota_store_contract import (
     ALICE,
     ALICE_APP,
     CLUSTER,
-    KAFKA_PATHS,
     PRODUCE,
     OtherWriter,
     QuotaStoreContract,
@@ -59,17 +58,8 @@ class KazooWriter:
 
 
 @pytest.fixture
-def client(chroot: str) -> Iterator[KazooClient]:
-    started = KazooClient(chroot)
-    started.start()
-    yield started
-    started.stop()
-    started.close()
-
-
-@pytest.fixture
-def others(client: KazooClient) -> OtherWriter:
-    writer = KazooWriter(client)
+def others(chroot_client: KazooClient) -> OtherWriter:
+    writer = KazooWriter(chroot_client)
     lay_out_kafka(writer)
     return writer
 
@@ -275,22 +265,8 @@ class CutAtCommit(ZooKeeperSession):
         super().commit(operations)
 
 
-@pytest.fixture
-def client_of_kafka(chroot: str) -> Iterator[KazooClient]:
-    started = KazooClient(chroot)
-    started.start()
-    for path in KAFKA_PATHS:
-        started.ensure_path(path)
-    started.create("/cluster/id", f'{{"version":"1","id":"{CLUSTER}"}}'.encode())
-    started.create("/controller_epoch", b"1")
-    started.create("/controller", b'{"version":2,"brokerid":1,"timestamp":"0","kraftControllerEpoch":-1}')
-    yield started
-    started.stop()
-    started.close()
-
-
 def test_a_transaction_whose_answer_is_lost_counts_as_applied_and_brokers_are_notified_again(
-    zookeeper: ZooKeeperLab, chroot: str, client_of_kafka: KazooClient
+    zookeeper: ZooKeeperLab, chroot: str, chroot_client: KazooClient, others: OtherWriter
 ) -> None:
     with LossyProxy(zookeeper) as proxy:
         path = chroot.removeprefix(zookeeper.connect)
@@ -299,7 +275,7 @@ def test_a_transaction_whose_answer_is_lost_counts_as_applied_and_brokers_are_no
         (outcome,) = store.write([first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})], CLUSTER)
         assert proxy.swallowed.is_set()
         assert outcome.applied
-        assert client_of_kafka.get("/config/users/alice")[0] == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
-        assert client_of_kafka.get("/config/users/alice")[1].version == 0, "it was not written twice"
-        assert len(client_of_kafka.get_children("/config/changes")) == 2
+        assert chroot_client.get("/config/users/alice")[0] == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        assert chroot_client.get("/config/users/alice")[1].version == 0, "it was not written twice"
+        assert len(chroot_client.get_children("/config/changes")) == 2
         store.close()

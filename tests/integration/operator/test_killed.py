@@ -215,15 +215,6 @@ def _below(client: KazooClient, path: str) -> Iterator[str]:
         yield from _below(client, f"{path}/{child}")
 
 
-@pytest.fixture
-def client(chroot: str) -> Iterator[KazooClient]:
-    kazoo = KazooClient(chroot)
-    kazoo.start()
-    yield kazoo
-    kazoo.stop()
-    kazoo.close()
-
-
 def _simulated_cluster(client: KazooClient, chroot: str, name: str) -> tuple[SimulatedCluster, KazooClient]:
     for path, data in KAFKA.items():
         client.create(f"/{name}{path}", data, makepath=True)
@@ -252,14 +243,14 @@ def _ends(client: KazooClient, chroot: str, fate: Fate, name: str) -> tuple[dict
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_killed_at_any_call_a_new_process_reaches_the_same_state(client: KazooClient, chroot: str, after: bool) -> None:
-    expected, _ = _ends(client, chroot, Fate(), "whole")
+def test_killed_at_any_call_a_new_process_reaches_the_same_state(chroot_client: KazooClient, chroot: str, after: bool) -> None:
+    expected, _ = _ends(chroot_client, chroot, Fate(), "whole")
     assert json.loads(expected["users"]["/config/users/alice"])["config"]["SCRAM-SHA-256"] == SCRAM
     assert json.loads(expected["users"]["/config/users/alice"])["config"]["producer_byte_rate"] == "30000000"
     assert len(expected["ours"]) == 4  # claim, ledger, and the records of alice and bob
     deaths = 0
     while True:
-        state, died = _ends(client, chroot, Fate(deaths, after=after), f"at-{deaths}")
+        state, died = _ends(chroot_client, chroot, Fate(deaths, after=after), f"at-{deaths}")
         assert state == expected, f"killed {'after' if after else 'before'} call {deaths}"
         if not died:
             break
