@@ -1,4 +1,10 @@
-"""The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the in-memory double both pass."""
+"""The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the in-memory double both pass.
+
+A subclass of `QuotaStoreContract` gives the fixtures `faults` (the tree under the store, with faults
+on demand) and `others` (another writer that, like Kafka itself, reads, changes and writes without
+comparing). Each way in which a writer of ZooKeeper can break brokers has a test that this store does
+not do it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,7 @@ from tidegate.kafka.quota_store import WriteOutcome
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 # --- a Kafka tree ---------------------------------------------------------------------------------
-# Shared parts of the tests of a quota store: a Kafka tree, another writer of it, and writes to try.
+# Another writer of it, and writes to try.
 
 
 CLUSTER = "cluster-one"
@@ -452,16 +458,6 @@ class SafetyContract(StoreTests):
         others.put("/brokers/topics/clicks.de", b"{}")
         others.put("/brokers/topics/clicks.fr", b"{}")
         assert store.topic_names() == {"clicks.de", "clicks.fr"}
-
-
-# --- the contract ---------------------------------------------------------------------------------
-# The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the in-memory
-# double both pass.
-#
-# A subclass gives the fixtures `faults` (the tree under the store, with faults on demand) and
-# `others` (another writer that, like Kafka itself, reads, changes and writes without comparing).
-# Each way in which a writer of ZooKeeper can break brokers has a test that this store does not do
-# it.
 
 
 class QuotaStoreContract(BytesContract, SafetyContract):

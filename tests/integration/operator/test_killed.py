@@ -154,8 +154,8 @@ def test_killed_at_any_moment_and_started_again_it_reaches_the_state_of_an_undis
 # reaches the same state.
 #
 # ZooKeeper is real; one user has a SCRAM credential next to the quota, whose bytes must never
-# change. Passes of every other kind are killed in `tests/unit/control/test_killed_anywhere.py`, and
-# whole processes in `test_killed.py`.
+# change. Passes of every other kind are killed in
+# `tests/unit/control/test_killed_anywhere.py`.
 
 
 SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"
