@@ -26,6 +26,8 @@ from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import KINDS
 from tools import kustomize_base
 
+pytestmark = pytest.mark.integration
+
 BASE = CHECKOUT / "deploy" / "kustomize" / "base"
 
 
@@ -49,14 +51,12 @@ def overlay(tmp_path: Path, namespace: str) -> Path:
 # Kustomize builds what the chart installs, and a real API server accepts it.
 
 
-@pytest.mark.integration
 def test_the_committed_files_agree_with_crds_and_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make kustomize-base` writes them again."""
     monkeypatch.chdir(CHECKOUT)
     assert {path: path.read_text(encoding="utf-8") for path in kustomize_base.FOLDER.rglob("*.yaml")} == kustomize_base.files()
 
 
-@pytest.mark.integration
 def test_the_example_is_everything_with_an_image_of_ones_own(kube_api: KubeApi) -> None:
     found = objects(kube_api.kubectl("kustomize", str(CHECKOUT / "examples" / "kustomize")))
     deployment = only(found, "Deployment")
@@ -66,12 +66,10 @@ def test_the_example_is_everything_with_an_image_of_ones_own(kube_api: KubeApi) 
     assert crds == {kind.crd_name: crd_document(kind)["spec"] for kind in KINDS}
 
 
-@pytest.mark.integration
 def test_nothing_of_helm_is_left(kube_api: KubeApi) -> None:
     assert "helm" not in kube_api.kubectl("kustomize", str(CHECKOUT / "deploy" / "kustomize" / "base")).lower()
 
 
-@pytest.mark.integration
 def test_the_rights_are_bound_to_the_operator_in_whatever_namespace_it_is(kube_api: KubeApi, overlay: Path, namespace: str) -> None:
     found = objects(kube_api.kubectl("kustomize", str(overlay)))
     operator = only(found, "Deployment")
@@ -87,7 +85,6 @@ def names_of(found: list[dict[str, Any]], kind: str, name: str) -> Iterator[str]
     return (item["metadata"]["name"] for item in found if (item["kind"], item["metadata"]["name"]) == (kind, name))
 
 
-@pytest.mark.integration
 def test_the_server_accepts_every_object_without_a_warning(kube_api: KubeApi, overlay: Path) -> None:
     text = kube_api.kubectl("kustomize", str(overlay))
     applied = kube_api.kubectl(
@@ -100,7 +97,6 @@ def test_the_server_accepts_every_object_without_a_warning(kube_api: KubeApi, ov
 # The health scripts are added to Argo CD's ConfigMap without changing its other settings.
 
 
-@pytest.mark.integration
 def test_the_health_scripts_join_what_is_set_already(kube_api: KubeApi, namespace: str) -> None:
     before = {
         "apiVersion": "v1",
@@ -175,7 +171,6 @@ def owners_of_spec(document: dict[str, Any]) -> set[str]:
     return {entry["manager"] for entry in document["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]}
 
 
-@pytest.mark.integration
 @pytest.mark.timeout(SECONDS + 240)
 def test_the_operator_leaves_what_was_applied_as_it_is_and_argo_cd_would_show_it_healthy(
     crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path
@@ -203,13 +198,11 @@ def test_the_operator_leaves_what_was_applied_as_it_is_and_argo_cd_would_show_it
     }
 
 
-@pytest.mark.integration
 @pytest.mark.timeout(SECONDS + 240)
 def test_the_server_leaves_the_crds_as_they_are(crds: KubeApi) -> None:
     assert crds.kubectl("diff", "--server-side", "-f", str(CHECKOUT / "crds")) == ""
 
 
-@pytest.mark.integration
 @pytest.mark.timeout(SECONDS + 240)
 def test_the_cluster_leaves_the_operators_objects_as_they_are(kube_api: KubeApi, namespace: str, overlay: Path) -> None:
     text = kube_api.kubectl("kustomize", str(overlay))

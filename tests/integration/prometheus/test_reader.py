@@ -22,6 +22,8 @@ from tests.unit.prometheus.lying_server import Request, serving
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, PrometheusServer, Queries, TlsTexts
 
+pytestmark = pytest.mark.integration
+
 # --- pages of the exporters -----------------------------------------------------------------------
 # Pages of made-up exporters of three brokers, with all cases of these tests. Each case has a name
 # or label of its own.
@@ -183,7 +185,6 @@ def bytes_of_each(found: tuple[NicSpan, ...]) -> set[int]:
     return {round(span.bytes_per_second * span.seconds) for span in found}
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("preset", "sent", "received"),
     [
@@ -199,7 +200,6 @@ def test_a_preset_counts_each_byte_of_its_nics_once_for_every_broker(read: Read,
         assert bytes_of_each(spans(readings, Direction.INGRESS, broker)) == {received}
 
 
-@pytest.mark.integration
 def test_spans_are_real_scrapes_a_second_apart_oldest_first_and_fresh(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("steady"))
     found = spans(readings)
@@ -210,21 +210,18 @@ def test_spans_are_real_scrapes_a_second_apart_oldest_first_and_fresh(read: Read
     assert readings.problems == ()
 
 
-@pytest.mark.integration
 def test_a_counter_that_falls_makes_no_span_where_it_fell(read: Read) -> None:
     found = spans(read(preset=Preset.CUSTOM, queries=egress("falls")))
     assert bytes_of_each(found) == {1000}
     assert len(found) < len(spans(read(preset=Preset.CUSTOM, queries=egress("steady"))))
 
 
-@pytest.mark.integration
 def test_samples_that_are_no_numbers_are_passed_over_and_reported(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("nan"))
     assert bytes_of_each(spans(readings)) == {2000}
     assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("case", ["always-nan", "infinite", "negative"])
 def test_a_nic_without_amounts_has_no_reading(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress(case))
@@ -232,33 +229,28 @@ def test_a_nic_without_amounts_has_no_reading(read: Read, case: str) -> None:
     assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
 
 
-@pytest.mark.integration
 def test_a_nic_counter_that_does_not_grow_is_zero_and_not_unknown(read: Read) -> None:
     assert bytes_of_each(spans(read(preset=Preset.CUSTOM, queries=egress("frozen")))) == {0}
 
 
-@pytest.mark.integration
 def test_a_broker_without_series_is_missing_and_the_others_are_there(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("two-brokers-only"))
     assert {broker for broker, _ in readings.nic} == {1, 2}
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_MISSING] == [3]
 
 
-@pytest.mark.integration
 def test_series_that_no_broker_exports_are_one_problem_of_all_brokers(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("never exported"))
     assert readings.nic == {}
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_MISSING] == [None]
 
 
-@pytest.mark.integration
 def test_a_series_that_ended_is_stale_and_keeps_its_last_time(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("silent"), stale_after_seconds=2)
     assert spans(readings)[-1].at_seconds < readings.read_at_seconds - 2
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_STALE] == [None]
 
 
-@pytest.mark.integration
 def test_two_sources_of_one_broker_leave_it_without_a_reading(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("twice"))
     assert (1, Direction.EGRESS) not in readings.nic
@@ -268,14 +260,12 @@ def test_two_sources_of_one_broker_leave_it_without_a_reading(read: Read) -> Non
         assert source in problem.message
 
 
-@pytest.mark.integration
 def test_samples_ahead_of_our_clock_are_not_read(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("steady"), clock=lambda: time.time() - 60)
     assert readings.nic == {}
     assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_STALE} == BROKERS
 
 
-@pytest.mark.integration
 def test_brokers_are_identified_by_their_instances_and_odd_names_on_the_list_match_nothing_else(
     read: Read, exporters: dict[tuple[str, int], Exporter]
 ) -> None:
@@ -284,7 +274,6 @@ def test_brokers_are_identified_by_their_instances_and_odd_names_on_the_list_mat
     assert {broker for broker, _ in readings.nic} == {11, 12, 13}
 
 
-@pytest.mark.integration
 def test_series_that_name_no_broker_are_reported(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("steady"), brokers=BrokerLabel("no_such_label"))
     assert readings.nic == {}
@@ -298,7 +287,6 @@ def test_series_that_name_no_broker_are_reported(read: Read) -> None:
 ALICE, PAIR = Entity("alice"), Entity("a b", "c:1")
 
 
-@pytest.mark.integration
 def test_each_clients_rate_and_throttle_time_are_read_in_both_directions(read: Read) -> None:
     clients = read().clients
     assert set(clients) == {
@@ -311,7 +299,6 @@ def test_each_clients_rate_and_throttle_time_are_read_in_both_directions(read: R
     assert clients[ALICE, 1, Direction.INGRESS].bytes_per_second == 3000
 
 
-@pytest.mark.integration
 def test_a_throttle_time_zero_and_unknown_are_three_things(read: Read) -> None:
     clients = read().clients
     assert clients[PAIR, 1, Direction.EGRESS].throttle_milliseconds == 350.5
@@ -319,7 +306,6 @@ def test_a_throttle_time_zero_and_unknown_are_three_things(read: Read) -> None:
     assert clients[ALICE, 1, Direction.INGRESS].throttle_milliseconds is None
 
 
-@pytest.mark.integration
 def test_a_rate_has_the_time_of_its_own_sample(read: Read) -> None:
     readings = read()
     ages = {readings.read_at_seconds - rate.at_seconds for rate in readings.clients.values()}
@@ -327,12 +313,10 @@ def test_a_rate_has_the_time_of_its_own_sample(read: Read) -> None:
     assert len(ages) > 1
 
 
-@pytest.mark.integration
 def test_a_broker_without_clients_is_reported_where_others_have_some(read: Read) -> None:
     assert [problem.broker for problem in read().problems if problem.reason is Reason.CLIENTS_NOT_METERED] == [3]
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("case", ["nan", "infinite", "negative"])
 def test_a_rate_that_is_no_amount_is_unknown_and_reported(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch(case))
@@ -340,7 +324,6 @@ def test_a_rate_that_is_no_amount_is_unknown_and_reported(read: Read, case: str)
     assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("case", ["no-client", "unspellable"])
 def test_a_series_that_names_no_client_is_left_out_and_reported(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch(case))
@@ -348,14 +331,12 @@ def test_a_series_that_names_no_client_is_left_out_and_reported(read: Read, case
     assert Reason.METRICS_AMBIGUOUS in {problem.reason for problem in readings.problems}
 
 
-@pytest.mark.integration
 def test_a_client_with_two_series_is_unknown_there_and_known_elsewhere(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch("twice"))
     assert {broker for _, broker, _ in readings.clients} == {2, 3}
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_AMBIGUOUS] == [1]
 
 
-@pytest.mark.integration
 def test_no_client_anywhere_is_one_problem(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch("never exported"))
     assert [problem.broker for problem in readings.problems if problem.reason is Reason.CLIENTS_NOT_METERED] == [None]
@@ -370,7 +351,6 @@ def reasons(readings: Readings) -> set[Reason]:
     return {problem.reason for problem in readings.problems}
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("query", ["rate(moved[1m])", "sum by (broker) (moved)", "moved[1m]", "moved{", "1"])
 def test_a_query_that_is_no_plain_selector_is_refused_with_advice_and_the_others_are_asked(read: Read, query: str) -> None:
     readings = read(queries=Queries(egress=query))
@@ -379,14 +359,12 @@ def test_a_query_that_is_no_plain_selector_is_refused_with_advice_and_the_others
     assert readings.clients
 
 
-@pytest.mark.integration
 def test_an_answer_above_the_limit_of_size_is_not_read(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("steady"), server={"answer_limit_bytes": 300})
     assert readings.nic == {}
     assert reasons(readings) == {Reason.METRICS_INCOMPLETE}
 
 
-@pytest.mark.integration
 def test_a_frozen_prometheus_costs_the_given_time_at_most_and_the_next_reading_is_whole(
     prometheus_of_cases: PrometheusLab, read: Read
 ) -> None:
@@ -404,7 +382,6 @@ def test_a_frozen_prometheus_costs_the_given_time_at_most_and_the_next_reading_i
     assert {broker for broker, _ in read().nic} == BROKERS
 
 
-@pytest.mark.integration
 def test_an_encrypted_prometheus_is_asked_under_its_own_authority_only(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

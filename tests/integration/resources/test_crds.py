@@ -17,6 +17,8 @@ from tests.unit.resources.documents import ABSENT, Document, member, override, p
 from tidegate.errors import InvalidResource
 from tidegate.resources import GROUP, KINDS, VERSION, Kind, parse_object
 
+pytestmark = pytest.mark.integration
+
 # --- answers of the API server --------------------------------------------------------------------
 # The answer of a real API server with this checkout's CRDs to an object that it is asked to create.
 
@@ -55,7 +57,6 @@ def answer(served: KubeApi, api_client: client.ApiClient) -> Answer:
 # field and the rule.
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("row", BAD_INPUT, ids=lambda row: row.name)
 def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold(row: BadInput, answer: Answer) -> None:
     refusal = answer(row.document)
@@ -90,13 +91,11 @@ SOUND = {
 }
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_input_is_accepted(name: str, answer: Answer) -> None:
     assert answer(SOUND[name]) is None
 
 
-@pytest.mark.integration
 def test_a_rate_that_breaks_its_own_rule_draws_no_complaint_about_the_contract(answer: Answer) -> None:
     refusal = answer(tier({"members.0.contract.perPartition.fetch": "0"}))
     assert refusal is not None
@@ -164,7 +163,6 @@ def _apart(changes: Mapping[str, object]) -> bool:
 
 
 # The strategies draw no random number of their own, but kazoo's threads of other tests do, and hypothesis cannot distinguish them.
-@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(document=st.one_of(bent(policy), bent(tier), overrides()))
@@ -232,7 +230,6 @@ def columns(table: str) -> dict[str, str]:
     return dict(zip(heads, values, strict=True))
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("answer")
 def test_a_policy_shows_readiness_mode_brokers_and_quotas(served: KubeApi, unique_name: str) -> None:
     create(served, policy(), unique_name, POLICY_STATUS)
@@ -251,7 +248,6 @@ def test_a_policy_shows_readiness_mode_brokers_and_quotas(served: KubeApi, uniqu
     assert list(shown)[-1] == "READY"
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("answer")
 def test_wide_output_shows_the_cluster_and_the_reason_after_readiness(served: KubeApi, unique_name: str) -> None:
     create(served, policy(), unique_name, POLICY_STATUS)
@@ -260,7 +256,6 @@ def test_wide_output_shows_the_cluster_and_the_reason_after_readiness(served: Ku
     assert (shown["CLUSTER"], shown["REASON"]) == ("6n9yBVQpTmqxCpLQXWtDzw", "InSync")
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("answer")
 @pytest.mark.parametrize("category", ["tidegate", "kafka"])
 def test_a_category_lists_all_kinds(served: KubeApi, unique_name: str, category: str) -> None:
@@ -274,7 +269,6 @@ def test_a_category_lists_all_kinds(served: KubeApi, unique_name: str, category:
     }
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("answer")
 def test_a_tier_shows_level_policy_members_and_state(served: KubeApi, unique_name: str) -> None:
     create(served, tier(), unique_name, TIER_STATUS)
@@ -283,7 +277,6 @@ def test_a_tier_shows_level_policy_members_and_state(served: KubeApi, unique_nam
     assert shown == {"NAME": unique_name, "LEVEL": "L3", "POLICY": "orders", "MEMBERS": "1", "STATE": "Contract", "READY": "True"}
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("answer")
 def test_an_override_shows_policy_target_state_and_end(served: KubeApi, unique_name: str) -> None:
     create(served, override(), unique_name, OVERRIDE_STATUS)
@@ -301,14 +294,12 @@ def test_an_override_shows_policy_target_state_and_end(served: KubeApi, unique_n
     assert found["status"] == OVERRIDE_STATUS
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("answer")
 def test_kubectl_wait_sees_readiness(served: KubeApi, unique_name: str) -> None:
     create(served, tier(), unique_name, TIER_STATUS)
     assert "condition met" in served.kubectl("wait", "--for=condition=Ready", "--timeout=5s", f"bt/{unique_name}", "-n", "streaming")
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("answer")
 def test_tiers_are_selected_by_their_policy_on_the_server(served: KubeApi, unique_name: str) -> None:
     create(served, tier({"policyRef.name": unique_name}), unique_name, TIER_STATUS)
@@ -316,7 +307,6 @@ def test_tiers_are_selected_by_their_policy_on_the_server(served: KubeApi, uniqu
     assert found.split() == [f"businesstier.tidegate.io/{unique_name}"]
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("answer")
 def test_a_spec_write_leaves_the_status_and_a_status_write_leaves_the_spec(served: KubeApi, unique_name: str) -> None:
     create(served, tier(), unique_name, TIER_STATUS)
@@ -325,27 +315,23 @@ def test_a_spec_write_leaves_the_status_and_a_status_write_leaves_the_spec(serve
     assert (found["spec"]["level"], found["status"]) == ("L2", TIER_STATUS)
 
 
-@pytest.mark.integration
 def test_escalation_is_explained_with_its_defaults(served: KubeApi) -> None:
     explained = " ".join(served.kubectl("explain", "bbp.spec.escalation").split())
     for words in ("How tiers are throttled and released", "maxMuteSeconds <integer>", "Unset means 12.", "enum: Ladder, Drain"):
         assert words in explained
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_every_field_that_kubectl_explains_has_a_description(served: KubeApi, kind: Kind) -> None:
     explained = served.kubectl("explain", "--recursive", f"{kind.short_name}.spec")
     assert "<no description>" not in explained
 
 
-@pytest.mark.integration
 def test_the_examples_apply_as_they_are(served: KubeApi, answer: Answer) -> None:
     applied = served.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(EXAMPLES))
     assert "brokerbandwidthpolicy.tidegate.io/demo created" in applied
 
 
-@pytest.mark.integration
 def test_the_crds_apply_strictly_without_server_side_apply_too(served: KubeApi) -> None:
     crds = str(EXAMPLES.parent / "crds")
     assert "configured" in served.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", crds)
