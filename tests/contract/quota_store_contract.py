@@ -1,12 +1,463 @@
 """The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the in-memory double both pass.
 
-A subclass gives the fixtures `faults` (the tree under the store, with faults on demand) and `others`
-(another writer that, like Kafka itself, reads, changes and writes without comparing). Each way in
-which a writer of ZooKeeper can break brokers has a test that this store does not do it.
+A subclass of `QuotaStoreContract` gives the fixtures `faults` (the tree under the store, with faults
+on demand) and `others` (another writer that, like Kafka itself, reads, changes and writes without
+comparing). Each way in which a writer of ZooKeeper can break brokers has a test that this store does
+not do it.
 """
 
-from tests.contract.quota_store_bytes import BytesContract
-from tests.contract.quota_store_safety import SafetyContract
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import pytest
+
+from controller_logic.model import Default, Entity, LedgerEntry, LedgerRecord, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.reasons import Reason
+from tests.doubles.quota_store import FaultyTree
+from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable, WriteRefused
+from tidegate.kafka.quota_store import WriteOutcome
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+
+# --- a Kafka tree ---------------------------------------------------------------------------------
+# Another writer of it, and writes to try.
+
+
+CLUSTER = "cluster-one"
+POLICY = "streaming/orders"
+PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+ALICE = Entity("alice")
+ALICE_APP = Entity("alice", "app")
+BOB = Entity("bob")
+SCRAM = r'"SCRAM-SHA-256":"salt=MTIz\/+==,stored_key=a\u002bb=,server_key=c=,iterations=4096"'
+KAFKA_PATHS = (
+    "/brokers/ids",
+    "/brokers/topics",
+    "/cluster",
+    "/config/brokers",
+    "/config/changes",
+    "/config/clients",
+    "/config/topics",
+    "/config/users",
+)
+
+
+class OtherWriter(Protocol):
+    """Kafka and its tools, which write without comparing."""
+
+    def get(self, path: str) -> bytes | None: ...
+    def put(self, path: str, data: bytes) -> None: ...
+    def delete(self, path: str) -> None: ...
+    def children(self, path: str) -> list[str]: ...
+
+
+def lay_out_kafka(others: OtherWriter) -> None:
+    """The nodes that a started Kafka has."""
+    for path in KAFKA_PATHS:
+        others.put(path, b"")
+    others.put("/cluster/id", json.dumps({"version": "1", "id": CLUSTER}).encode())
+    others.put("/controller_epoch", b"1")
+    elect(others)
+
+
+def elect(others: OtherWriter, kraft_epoch: int = -1) -> None:
+    """Another controller: the node is made anew at version 0 and the epoch counts on, as Kafka does it."""
+    others.delete("/controller")
+    others.put("/controller_epoch", str(int(others.get("/controller_epoch") or b"0") + 1).encode())
+    controller = {"version": 2, "brokerid": 1, "timestamp": "0", "kraftControllerEpoch": kraft_epoch}
+    others.put("/controller", json.dumps(controller).encode())
+
+
+def record(entity: Entity, values: Mapping[QuotaKey, str | None], *, before: str | None = None, at: float = 1.0) -> LedgerRecord:
+    entries = {key: LedgerEntry(before, value, None, at, Reason.FIRST_QUOTA, "basis") for key, value in values.items()}
+    return LedgerRecord(entity, POLICY, "uid-1", entries)
+
+
+def first(seen: StoredQuota, values: Mapping[QuotaKey, str | None], *, at: float = 1.0) -> QuotaWrite:
+    ledger = record(seen.entity, values, at=at)
+    return QuotaWrite(seen.entity, values, seen, ledger, WriteKind.FIRST, Reason.FIRST_QUOTA, "", charged=False)
+
+
+def give_back(seen: StoredQuota, values: Mapping[QuotaKey, str | None]) -> QuotaWrite:
+    return QuotaWrite(seen.entity, values, seen, None, WriteKind.GIVE_BACK, Reason.GIVEN_BACK, "", charged=True)
+
+
+def path_of(name: str) -> str:
+    return f"/config/{name}"
+
+
+class StoreTests:
+    """The store under test, on the tree that the fixture `faults` gives."""
+
+    @pytest.fixture
+    def store(self, faults: FaultyTree) -> ZooKeeperQuotaStore:
+        return ZooKeeperQuotaStore(faults)
+
+    def write(self, store: ZooKeeperQuotaStore, entity: Entity, values: Mapping[QuotaKey, str | None], *, at: float = 1.0) -> WriteOutcome:
+        (outcome,) = store.write([first(store.read([entity])[entity], values, at=at)], CLUSTER)
+        return outcome
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+# The bytes that a quota store writes, and those that it never lets reach a broker.
+
+
+class BytesContract(StoreTests):
+    """Nodes as a broker writes them, and nothing that a broker cannot read."""
+
+    # --- names and bytes ---------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("entity", "path"),
+        [
+            (Entity("alice w*+~"), "users/alice%20w%2A%2B%7E"),
+            (Entity(Default.DEFAULT), "users/<default>"),
+            (Entity("<default>"), "users/%3Cdefault%3E"),
+            (Entity("bob", "c 1"), "users/bob/clients/c%201"),
+            (Entity(None, Default.DEFAULT), "clients/<default>"),
+            (Entity(Default.DEFAULT, Default.DEFAULT), "users/<default>/clients/<default>"),
+        ],
+    )
+    def test_a_quota_is_written_as_a_broker_writes_it(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, entity: Entity, path: str
+    ) -> None:
+        assert self.write(store, entity, {PRODUCE: "1048576"}).applied
+        assert others.get(path_of(path)) == b'{"version":1,"config":{"producer_byte_rate":"1048576"}}'
+        (name,) = others.children("/config/changes")
+        assert re.fullmatch(r"config_change_[0-9]{10}", name)
+        assert others.get(f"/config/changes/{name}") == f'{{"version":2,"entity_path":"{path}"}}'.encode()
+        assert store.read([entity])[entity].values == {PRODUCE: "1048576"}
+
+    def test_an_entity_and_its_own_child_fit_into_one_batch(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        seen = store.read([ALICE, ALICE_APP])
+        outcomes = store.write([first(seen[ALICE_APP], {PRODUCE: "2048"}), first(seen[ALICE], {FETCH: "4096"})], CLUSTER)
+        assert [outcome.applied for outcome in outcomes] == [True, True]
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"consumer_byte_rate":"4096"}}'
+        assert others.get("/config/users/alice/clients/app") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+
+    def test_a_parent_made_for_a_child_reads_as_having_no_quota(self, store: ZooKeeperQuotaStore) -> None:
+        seen = store.read([ALICE])[ALICE]
+        self.write(store, ALICE_APP, {PRODUCE: "2048"})
+        now = store.read([ALICE])[ALICE]
+        assert (dict(now.values), now.problem) == ({}, None)
+        (outcome,) = store.write([first(seen, {FETCH: "4096"})], CLUSTER)
+        assert outcome.applied, "a node that appeared empty is no conflict"
+
+    def test_foreign_keys_keep_every_byte_and_their_place(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.put("/config/users/alice", f'{{"version":1,"config":{{{SCRAM},"producer_byte_rate":"7000","later":"x"}}}}'.encode())
+        assert self.write(store, ALICE, {PRODUCE: "1024", FETCH: "2048"}).applied
+        expected = f'{{"version":1,"config":{{{SCRAM},"producer_byte_rate":"1024","later":"x","consumer_byte_rate":"2048"}}}}'
+        assert others.get("/config/users/alice") == expected.encode()
+
+    def test_an_empty_quota_is_deleted_unless_something_else_needs_the_node(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.put("/config/users/carol", f'{{"version":1,"config":{{{SCRAM}}}}}'.encode())
+        entities = [ALICE, ALICE_APP, BOB, Entity("carol")]
+        store.write([first(quota, {PRODUCE: "2048"}) for quota in store.read(entities).values()], CLUSTER)
+        store.write([give_back(quota, {PRODUCE: None}) for quota in store.read(entities).values()], CLUSTER)
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{}}'
+        assert others.get("/config/users/alice/clients/app") is None
+        assert others.get("/config/users/bob") is None
+        assert others.get("/config/users/carol") == f'{{"version":1,"config":{{{SCRAM}}}}}'.encode()
+        assert store.ledger_entities() == frozenset()
+
+    def test_a_record_changes_only_the_ledger(self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree) -> None:
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
+        seen = store.read([ALICE])[ALICE]
+        assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
+        now = store.read([ALICE])[ALICE]
+        assert now.version == seen.version
+        assert now.ledger == record(ALICE, {PRODUCE: "2048"})
+        assert others.children("/config/changes") == []
+
+    # --- what must never reach a broker ------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            *(
+                (PRODUCE, text)
+                for text in ("100000.5", "1e6", " 100000", "", "0", "-5", "1023", "+2048", "02048", "9223372036854775808", "٢٠٤٨")
+            ),
+            *((REQUEST, text) for text in ("", "0", "-1", "NaN", "Infinity", "1d", "0x1p3", " 5")),
+        ],
+    )
+    def test_a_value_that_harms_brokers_is_not_written(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, key: QuotaKey, value: str
+    ) -> None:
+        outcome = self.write(store, ALICE, {key: value})
+        assert (outcome.applied, outcome.reason) == (False, Reason.FOREIGN_CONTENT)
+        assert others.get("/config/users/alice") is None
+        assert others.children("/config/changes") == []
+
+    def test_what_stood_there_before_is_given_back_even_if_we_would_not_choose_it(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"500"}}')
+        seen = store.read([ALICE])[ALICE]
+        ledger = record(ALICE, {PRODUCE: "2048"}, before="500")
+        store.write([QuotaWrite(ALICE, {PRODUCE: "2048"}, seen, ledger, WriteKind.FIRST, Reason.FIRST_QUOTA, "", charged=False)], CLUSTER)
+        (outcome,) = store.write([give_back(store.read([ALICE])[ALICE], {PRODUCE: "500"})], CLUSTER)
+        assert outcome.applied
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"500"}}'
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"not json",
+            b"[]",
+            b'{"version":1}',
+            b'{"version":1,"config":[]}',
+            b'{"version":2,"config":{}}',
+            b'{"version":1,"config":{},"more":1}',
+            b'{"version":1,"config":{"producer_byte_rate":2048}}',
+            b'{"version":1,"config":{"producer_byte_rate":"1e6"}}',
+            b'{"version":1,"config":{"a":"1","a":"2"}}',
+            b'{"version":1,"config":{"a":"\xff"}}',
+            b"[" * 100_000,
+        ],
+        ids=lambda content: repr(content[:50]),
+    )
+    def test_what_cannot_be_read_safely_is_reported_and_left_alone(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, content: bytes
+    ) -> None:
+        others.put("/config/users/alice", content)
+        seen = store.read([ALICE, BOB])
+        assert seen[ALICE].problem is not None
+        assert seen[ALICE].values == {}
+        assert seen[BOB].problem is None
+        outcomes = store.write([first(seen[ALICE], {PRODUCE: "2048"}), first(seen[BOB], {PRODUCE: "2048"})], CLUSTER)
+        assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [(False, Reason.FOREIGN_CONTENT), (True, None)]
+        assert others.get("/config/users/alice") == content
+
+    @pytest.mark.parametrize("name", [".", "..", "\ud800"])
+    def test_a_name_that_no_node_can_have_is_a_problem_of_that_entity_only(self, store: ZooKeeperQuotaStore, name: str) -> None:
+        seen = store.read([Entity(name), BOB])
+        assert seen[Entity(name)].problem is not None
+        assert seen[BOB].problem is None
+        (outcome,) = store.write([first(seen[Entity(name)], {PRODUCE: "2048"})], CLUSTER)
+        assert outcome.reason is Reason.FOREIGN_CONTENT
+
+    def test_node_names_of_no_entity_are_reported_not_read(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        for name in ("users/a b", "clients/a%zz", "users/%41"):
+            others.put(path_of(name), b"{}")
+        self.write(store, BOB, {PRODUCE: "2048"})
+        others.put("/tidegate/ledger/a b", b"{}")
+        assert set(store.read_everything()) == {BOB}
+        assert set(store.unreadable_nodes()) == {
+            *("/config/users/a b", "/config/clients/a%zz", "/config/users/%41", "/tidegate/ledger/a b"),
+        }
+
+    @pytest.mark.parametrize(
+        ("path", "data", "limits"),
+        [
+            ("clients/app", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', True),
+            ("clients/<default>", b'{"version":1,"config":{"consumer_byte_rate":"2048"}}', True),
+            ("clients/app", b"not JSON", True),
+            ("clients/app", b'{"version":1,"config":{"request_percentage":"50"}}', False),
+            ("clients/app", b'{"version":1,"config":{}}', False),
+            ("users/alice/clients/app", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
+            ("clients/a%zz", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
+        ],
+        ids=["a client id", "the default one", "unreadable", "another key", "nothing left", "of a user", "no name"],
+    )
+    def test_a_byte_rate_on_a_client_id_alone_is_found(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, path: str, data: bytes, limits: bool
+    ) -> None:
+        assert not store.has_client_id_quotas()
+        others.put(path_of(path), data)
+        assert store.has_client_id_quotas() is limits
+
+    def test_own_nodes_stay_out_of_kafkas_tree_and_notifications_are_never_deleted(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        store.claim(POLICY, "uid-1")
+        for at in range(3):
+            self.write(store, ALICE, {PRODUCE: str(2048 + at)}, at=at)
+        assert sorted(others.children("/config")) == ["brokers", "changes", "clients", "topics", "users"]
+        assert sorted(others.children("/tidegate")) == ["claim", "ledger"]
+        assert sorted(others.children("/config/changes")) == [f"config_change_{number:010d}" for number in range(3)]
+
+
+# --- safety ---------------------------------------------------------------------------------------
+# A quota store writes only over what it has read, only to its own cluster, and finds out the
+# outcome of a write.
+
+
+class SafetyContract(StoreTests):
+    """Other writers, elections, other clusters and lost connections do no harm."""
+
+    # --- comparing before writing ------------------------------------------------------------------------------------
+
+    def test_a_conflict_stops_only_its_own_write(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        seen = store.read([ALICE, BOB])
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
+        outcomes = store.write([first(seen[ALICE], {PRODUCE: "4096"}), first(seen[BOB], {PRODUCE: "4096"})], CLUSTER)
+        assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [(False, Reason.CONFLICT), (True, None)]
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"9999"}}'
+
+    def test_a_node_made_anew_is_a_conflict_although_its_version_is_the_same(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
+        seen = store.read([ALICE])[ALICE]
+        others.delete("/config/users/alice")
+        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
+        (outcome,) = store.write([first(seen, {PRODUCE: "4096"})], CLUSTER)
+        assert outcome.reason is Reason.CONFLICT
+
+    def test_credentials_that_arrive_between_reading_and_writing_survive(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        seen = store.read([ALICE])[ALICE]
+        others.put("/config/users/alice", f'{{"version":1,"config":{{{SCRAM}}}}}'.encode())
+        store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        assert SCRAM.encode() in (others.get("/config/users/alice") or b"")
+
+    def test_a_batch_of_a_wrong_shape_is_refused_before_anything_is_read(self, store: ZooKeeperQuotaStore) -> None:
+        seen = store.read([ALICE])[ALICE]
+        with pytest.raises(ValueError):
+            store.write([first(seen, {PRODUCE: "2048"}), first(seen, {PRODUCE: "4096"})], CLUSTER)
+        with pytest.raises(ValueError):
+            store.write([first(StoredQuota(Entity(f"u{i}"), {}), {PRODUCE: "2048"}) for i in range(201)], CLUSTER)
+
+    def test_a_record_that_would_change_a_quota_is_refused_before_anything_is_read(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        recorded = replace(first(store.read([ALICE])[ALICE], {PRODUCE: "4096"}), kind=WriteKind.RECORD)
+        with pytest.raises(ValueError):
+            store.write([recorded], CLUSTER)
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+
+    # --- the cluster as a whole --------------------------------------------------------------------------------------
+
+    def test_another_cluster_is_never_written(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        seen = store.read([ALICE])[ALICE]
+        with pytest.raises(WriteRefused) as refused:
+            store.write([first(seen, {PRODUCE: "2048"})], "cluster-two")
+        assert refused.value.reason is Reason.WRONG_CLUSTER
+        assert others.get("/config/users/alice") is None
+
+    def test_nothing_is_written_during_a_migration_to_kraft(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        elect(others, kraft_epoch=3)
+        assert store.facts().migration_running
+        with pytest.raises(WriteRefused) as refused:
+            self.write(store, ALICE, {PRODUCE: "2048"})
+        assert refused.value.reason is Reason.MIGRATION_RUNNING
+
+    def test_the_mark_of_a_migration_that_does_not_run_is_seen_and_stops_no_write(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        assert not store.facts().migration_prepared
+        others.put("/migration", b'{"version":0,"kraft_controller_id":3000}')
+        assert store.facts().migration_prepared
+        assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
+
+    def test_nothing_is_written_while_kafka_has_no_controller(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.delete("/controller")
+        assert store.facts().controller_version is None
+        with pytest.raises(RetryLater) as held:
+            self.write(store, ALICE, {PRODUCE: "2048"})
+        assert held.value.reason is Reason.CONTROLLER_ABSENT
+
+    def test_a_new_controller_between_reading_and_writing_is_noticed(self, faults: FaultyTree, others: OtherWriter) -> None:
+        class ElectionBeforeCommit(FaultyTree):
+            def acls(self, paths):  # type: ignore[no-untyped-def]
+                elect(others, kraft_epoch=3)
+                return super().acls(paths)
+
+        store = ZooKeeperQuotaStore(ElectionBeforeCommit(faults.inner))
+        with pytest.raises(WriteRefused) as refused:
+            self.write(store, ALICE, {PRODUCE: "2048"})
+        assert refused.value.reason is Reason.MIGRATION_RUNNING
+        assert others.get("/config/users/alice") is None
+
+    def test_an_address_without_kafka_is_refused_with_the_path_to_check(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.delete("/cluster/id")
+        with pytest.raises(WriteRefused, match=r"zookeeper\.connect"):
+            store.facts()
+
+    def test_only_one_policy_can_claim_a_cluster_and_release_waits_for_its_ledger(self, store: ZooKeeperQuotaStore) -> None:
+        store.claim(POLICY, "uid-1")
+        store.claim(POLICY, "uid-2")
+        assert store.facts().owner_policy_uid == "uid-2"
+        with pytest.raises(WriteRefused) as refused:
+            store.claim("other/policy", "uid-3")
+        assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        store.release_claim(POLICY)
+        assert store.facts().owner_policy_key == POLICY
+        store.write([give_back(store.read([ALICE])[ALICE], {PRODUCE: None})], CLUSTER)
+        store.release_claim("other/policy")
+        assert store.facts().owner_policy_key == POLICY
+        store.release_claim(POLICY)
+        assert store.facts().owner_policy_key is None
+
+    def test_a_batch_for_a_policy_without_the_claim_is_refused(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        store.claim("other/policy", "uid-3")
+        with pytest.raises(WriteRefused) as refused:
+            self.write(store, ALICE, {PRODUCE: "2048"})
+        assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
+        assert others.get("/config/users/alice") is None
+
+    # --- lost connections --------------------------------------------------------------------------------------------
+
+    def test_an_answer_lost_after_the_commit_counts_as_applied_and_brokers_are_notified_again(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
+    ) -> None:
+        seen = store.read([ALICE])[ALICE]
+        faults.lose_connection_after_commit()
+        (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
+        assert outcome.applied
+        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        assert len(others.children("/config/changes")) == 2
+
+    def test_a_request_lost_before_the_commit_is_sent_again(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
+    ) -> None:
+        seen = store.read([ALICE])[ALICE]
+        faults.lose_connection_before_commit()
+        (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
+        assert outcome.applied
+        assert len(others.children("/config/changes")) == 1
+
+    def test_the_outcome_is_unknown_only_when_reading_back_fails_too(self, store: ZooKeeperQuotaStore, faults: FaultyTree) -> None:
+        class SilentAfterCommit(FaultyTree):
+            def sync(self) -> None:
+                raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "gone")
+
+        silent = SilentAfterCommit(faults.inner)
+        silent.lose_connection_after_commit()
+        seen = store.read([ALICE])[ALICE]
+        with pytest.raises(OutcomeUnknown):
+            ZooKeeperQuotaStore(silent).write([first(seen, {PRODUCE: "2048"})], CLUSTER)
+        assert store.read([ALICE])[ALICE].ledger is not None
+
+    def test_a_broken_ledger_record_is_a_problem_of_its_entity_and_keeps_the_claim(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        store.claim(POLICY, "uid-1")
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        others.put("/tidegate/ledger/users%2Falice", b'{"version":99}')
+        quota = store.read([ALICE])[ALICE]
+        assert quota.problem is not None
+        assert "ledger" in quota.problem
+        store.release_claim(POLICY)
+        assert store.facts().owner_policy_key == POLICY
+
+    def test_a_closed_store_raises(self, store: ZooKeeperQuotaStore) -> None:
+        store.close()
+        store.close()
+        with pytest.raises(Unreachable):
+            store.facts()
+
+    def test_topic_names_are_those_that_kafka_has(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+        others.put("/brokers/topics/clicks.de", b"{}")
+        others.put("/brokers/topics/clicks.fr", b"{}")
+        assert store.topic_names() == {"clicks.de", "clicks.fr"}
 
 
 class QuotaStoreContract(BytesContract, SafetyContract):

@@ -60,6 +60,16 @@ def chroot(zookeeper: ZooKeeperLab) -> str:
     return zookeeper.connect + path
 
 
+@pytest.fixture
+def chroot_client(chroot: str) -> Iterator[KazooClient]:
+    """A started client in `chroot`."""
+    started = KazooClient(chroot)
+    started.start()
+    yield started
+    started.stop()
+    started.close()
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaLab]:
     """Three brokers on loopback. A test that kills one starts it again before it ends."""

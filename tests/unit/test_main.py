@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import gc
 import socket
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from tidegate.control.runtime import VitalSigns
 from tidegate.errors import UserActionRequired
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
 from tidegate.kube.cache import ResourceCache
-from tidegate.main import connection_info, kopf_settings, liveness_endpoint, registry_of
+from tidegate.main import THRESHOLDS, connection_info, kopf_settings, liveness_endpoint, registry_of, tune_collector
 from tidegate.metrics import MetricsServer, Telemetry
 
 TIER = {"metadata": {"namespace": "streaming", "name": "gold", "uid": "1", "resourceVersion": "7"}, "spec": {"level": "L0"}}
@@ -157,3 +158,36 @@ def test_kopf_presents_the_token_that_our_own_client_presents() -> None:
 def test_kopf_presents_the_certificate_that_our_own_client_presents() -> None:
     info = connection_info(_configured(cert_file="/tls.crt", key_file="/tls.key"))
     assert (info.certificate_path, info.private_key_path, info.token, info.scheme) == ("/tls.crt", "/tls.key", None, None)
+
+
+# --- garbage collection ---------------------------------------------------------------------------
+# Garbage collection is rare but goes on: otherwise a loop of objects would fill the memory.
+
+
+@pytest.fixture
+def _put_back() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+class _Ring:
+    """Points at itself, so that only the collector can free it."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        self.itself = self
+        _Ring.alive += 1
+
+    def __del__(self) -> None:
+        _Ring.alive -= 1
+
+
+@pytest.mark.usefixtures("_put_back")
+def test_what_only_the_collector_can_free_is_freed() -> None:
+    tune_collector()
+    for _ in range(3 * THRESHOLDS[0]):
+        _Ring()
+    assert _Ring.alive < 2 * THRESHOLDS[0]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
-
-HERE = Path(__file__).parent
-CHART = HERE.parents[2] / "charts" / "tidegate"
+from tests.integration.chart.rendering import HERE
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import typer
 import yaml
 
 from lab.kubernetes.tools import Helm, HelmFailed
+from lab.packages import PROMETHEUS, unpacked
 from tests.integration.chart.rendering import CHART, CHECKOUT, HERE, VALUES_FILES, objects, only, rendered
 from tidegate.cli import app
+from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import KINDS
 from tidegate.settings import Settings
@@ -153,3 +156,146 @@ def test_every_argument_of_the_operator_is_one_that_it_takes(helm: Helm) -> None
     group: Any = typer.main.get_command(app)
     options = {name for parameter in group.commands[container["args"][0]].params for name in parameter.opts}
     assert {argument.partition("=")[0] for argument in container["args"][1:]} <= options
+
+
+# --- rollup Jobs ----------------------------------------------------------------------------------
+# Rights and network access of rollup Jobs in the chart: none by default, and then in the named
+# namespaces only.
+
+
+EVERYTHING = HERE / "values" / "everything.yaml"
+
+
+def of(found: list[dict[str, Any]], kind: str, name: str) -> list[dict[str, Any]]:
+    return [item for item in found if item["kind"] == kind and item["metadata"]["name"] == name]
+
+
+def test_without_rollups_nothing_is_there_for_them(helm: Helm) -> None:
+    text = rendered(helm)
+    assert "tidegate-rollup" not in text
+    assert "--rollup-image" not in text
+    assert "jobs" not in text
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [
+        ({"rollup": {"enabled": True}}, ["platform"]),
+        ({"rollup": {"enabled": True}, "watch": {"namespaces": ["streaming"]}}, ["streaming"]),
+        ({"rollup": {"enabled": True, "namespaces": ["billing"]}, "watch": {"namespaces": ["streaming", "billing"]}}, ["billing"]),
+    ],
+)
+def test_accounts_and_rights_are_in_the_namespaces_of_rollups_only(helm: Helm, values: dict[str, Any], places: list[str]) -> None:
+    found = objects(rendered(helm, **values))
+    ours = [item for item in found if item["metadata"]["name"].startswith("tidegate-rollup")]
+    assert [item["metadata"]["namespace"] for item in of(found, "ServiceAccount", "tidegate-rollup")] == places
+    assert {item["metadata"]["namespace"] for item in ours} == set(places)
+    assert not [item for item in ours if item["kind"].startswith("Cluster")]
+
+
+def test_the_operator_gets_no_more_than_jobs_and_their_result(helm: Helm) -> None:
+    rules = only(objects(rendered(helm, rollup={"enabled": True})), "Role", name="tidegate-rollup-jobs")["rules"]
+    assert [(rule["resources"], rule["verbs"]) for rule in rules] == [(["jobs"], ["list", "create", "delete"]), (["configmaps"], ["get"])]
+
+
+@pytest.mark.parametrize("executors", [False, True])
+def test_jobs_may_make_pods_only_where_executors_are_allowed(helm: Helm, executors: bool) -> None:
+    found = objects(rendered(helm, rollup={"enabled": True, "executors": {"enabled": executors}}))
+    rules = only(found, "Role", name="tidegate-rollup")["rules"]
+    assert any("pods" in rule["resources"] for rule in rules) == executors
+
+
+def test_the_network_policy_is_for_the_pods_that_jobs_have_and_the_ports_that_they_use(helm: Helm) -> None:
+    policy = of(objects(rendered(helm, EVERYTHING)), "NetworkPolicy", "tidegate-rollup")[0]["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels("orders").items()
+    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [DRIVER_PORT, BLOCK_MANAGER_PORT]
+
+
+def test_the_operator_gets_the_account_that_the_chart_made(helm: Helm) -> None:
+    found = objects(rendered(helm, rollup={"enabled": True}))
+    arguments = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert f"--rollup-service-account={of(found, 'ServiceAccount', 'tidegate-rollup')[0]['metadata']['name']}" in arguments
+    assert "--rollup-image=tidegate-rollup:0.1.0" in arguments
+
+
+@pytest.mark.parametrize("name", ["tidegate-rollup", "tidegate-rollup-jobs"])
+def test_the_rights_without_the_chart_are_those_that_it_gives(helm: Helm, name: str) -> None:
+    documented = objects((CHECKOUT / "examples" / "rollup" / "rights.yaml").read_text(encoding="utf-8"))
+    given = objects(rendered(helm, rollup={"enabled": True, "executors": {"enabled": True}}))
+    assert only(documented, "Role", name=name)["rules"] == only(given, "Role", name=name)["rules"]
+
+
+# --- alerts and dashboard -------------------------------------------------------------------------
+# Alerts and dashboard query metrics that the operator exports, in PromQL that Prometheus accepts.
+# Alerts fire when they should.
+
+
+_ROW = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| (.*?) \|", re.MULTILINE)
+_SELECTOR = re.compile(r"\b(tidegate_\w+)(?:\{([^}]*)\})?")
+_ADDED_BY_PROMETHEUS = {"job", "instance", "le"}
+
+
+def promtool(*arguments: str) -> str:
+    program = unpacked(PROMETHEUS) / "usr" / "bin" / "promtool"
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def exported_labels() -> dict[str, set[str]]:
+    """Every series of docs/metrics.md, with its labels. Another test compares that page with the program."""
+    page = (CHECKOUT / "docs" / "metrics.md").read_text()
+    found = {name: set(re.findall(r"`(\w+)`", labels)) for name, _, labels in _ROW.findall(page)}
+    histograms = {f"{name}_bucket": found[name] for name, kind, _ in _ROW.findall(page) if kind == "histogram"}
+    return found | histograms
+
+
+def alert_queries() -> list[str]:
+    rules = yaml.safe_load((CHART / "alerts" / "tidegate.yaml").read_text())
+    return [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+
+
+def dashboard_queries() -> list[str]:
+    dashboard = json.loads((CHART / "dashboards" / "tidegate.json").read_text())
+    return [
+        target["expr"].replace("$policy_namespace", ".*").replace("$policy", ".*")
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+    ]
+
+
+@pytest.mark.parametrize("query", [*alert_queries(), *dashboard_queries()])
+def test_a_query_asks_for_metrics_and_labels_that_are_exported(query: str) -> None:
+    exported = exported_labels()
+    asked = list(_SELECTOR.finditer(query))
+    for match in asked:
+        assert match[1] in exported
+        assert set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", match[2] or "")) <= exported[match[1]] | _ADDED_BY_PROMETHEUS
+    grouped = {label.strip() for labels in re.findall(r"\bby \(([^)]*)\)", query) for label in labels.split(",")}
+    assert grouped <= set().union(*(exported[match[1]] for match in asked)) | _ADDED_BY_PROMETHEUS
+
+
+def test_prometheus_reads_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(dashboard_queries())]
+    path = tmp_path / "queries.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in promtool("check", "rules", str(path))
+
+
+def test_alerts_fire_when_something_is_wrong_and_not_before() -> None:
+    assert "SUCCESS" in promtool("test", "rules", str(HERE / "alerts.test.yaml"))
+
+
+def test_the_rules_of_a_release_are_the_alerts_with_its_own_job_and_labels(helm: Helm, tmp_path: Path) -> None:
+    spec = only(objects(rendered(helm, metrics={"prometheusRule": {"enabled": True, "alertLabels": {"team": "a"}}})), "PrometheusRule")[
+        "spec"
+    ]
+    rules = [rule for group in spec["groups"] for rule in group["rules"]]
+    ours = only(objects(rendered(helm, HERE / "values" / "everything.yaml")), "PrometheusRule")["spec"]["groups"][0]["rules"][0]
+    assert [rule["expr"].strip() for rule in rules] == [query.strip() for query in alert_queries()]
+    assert ours["expr"] == 'absent(up{job="tidegate-operator"} == 1)'
+    assert {rule["labels"]["team"] for rule in rules} == {"a"}
+    assert ours["labels"]["severity"] == "critical"
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    promtool("check", "rules", str(path))

@@ -1,25 +1,41 @@
-"""The chart on a real API server: every object is accepted, and installing, upgrading and uninstalling keeps what is not Helm's."""
+"""The chart on a real API server: installing, upgrading and uninstalling, and the operator with the arguments and rights of a release."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm, HelmFailed, KubectlFailed
+from lab.network import free_port
 from lab.process import wait_until
-from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, objects, rendered
+from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, objects, only, rendered
+from tests.integration.operator.installation import one_of_each_kind
 from tests.unit.resources.documents import policy
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.kinds import KINDS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.integration
+
+# --- releases -------------------------------------------------------------------------------------
+# The chart on a real API server: every object is accepted, and installing, upgrading and
+# uninstalling keeps what is not Helm's.
+
 
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 CRDS = sorted(kind.crd_name for kind in KINDS)
@@ -76,6 +92,7 @@ def places(cluster: KubeApi) -> None:
         make_namespace(cluster, name)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("places")
 @pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
 def test_the_server_accepts_every_object_without_a_warning(cluster: KubeApi, helm: Helm, values: Path) -> None:
@@ -86,6 +103,7 @@ def test_the_server_accepts_every_object_without_a_warning(cluster: KubeApi, hel
     assert len(applied) == len(objects(text))
 
 
+@pytest.mark.timeout(400)
 def test_a_replica_set_may_create_its_pods_where_only_restricted_pods_are_let_in(cluster: KubeApi, cluster_helm: Helm) -> None:
     make_namespace(cluster, "pods")
     with installed(cluster_helm, "pods", "--set=crds.enabled=false,rbac.aggregateRoles=false"):
@@ -98,6 +116,7 @@ def pods_of(cluster: KubeApi, namespace: str, *, at_least: int) -> list[dict[str
     return found if len(found) >= at_least else []
 
 
+@pytest.mark.timeout(400)
 def test_the_notes_name_the_next_commands_for_this_release(cluster_helm: Helm) -> None:
     printed = cluster_helm.run(
         "install", "notes", str(CHART), "--dry-run=client", "--namespace", "platform", "--set", "watch.namespaces={a}"
@@ -134,6 +153,7 @@ def delete_crds(cluster: KubeApi) -> None:
     cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", patience, timeout_seconds=CRDS_GONE_SECONDS + 10)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("no_crds")
 def test_upgrading_and_uninstalling_keep_crds_and_policies(cluster: KubeApi, cluster_helm: Helm, previous_chart: Path) -> None:
     make_namespace(cluster, "lifecycle")
@@ -158,6 +178,7 @@ def test_upgrading_and_uninstalling_keep_crds_and_policies(cluster: KubeApi, clu
     cluster_helm.run("uninstall", "tidegate", "--namespace", "lifecycle")
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("no_crds")
 def test_crds_of_another_owner_are_taken_over_only_when_asked_and_deleted_only_when_not_kept(cluster: KubeApi, cluster_helm: Helm) -> None:
     make_namespace(cluster, "theirs")
@@ -167,3 +188,122 @@ def test_crds_of_another_owner_are_taken_over_only_when_asked_and_deleted_only_w
     with installed(cluster_helm, "theirs", "--take-ownership", "--set=crds.keep=false"):
         assert served(cluster) == CRDS
     wait_until(lambda: served(cluster) == [], "the CRDs to go", timeout_seconds=CRDS_GONE_SECONDS)
+
+
+# --- the operator of a release --------------------------------------------------------------------
+# The operator with the arguments and rights of a release of the chart, and its removal.
+#
+# It runs as a process, because the API server has no nodes. Its probe and its test script are taken
+# from the rendered objects.
+
+
+@dataclass
+class Release:
+    """The chart, installed in a namespace that it also watches, with an operator that enforces a policy there."""
+
+    api: KubeApi
+    helm: Helm
+    namespace: str
+    metrics_port: int
+    liveness_port: int
+    operator: subprocess.Popen[bytes]
+    log_path: Path
+
+    def kubectl(self, *arguments: str) -> str:
+        return self.api.kubectl(*arguments, "-n", self.namespace)
+
+    def uninstall(self) -> None:
+        self.helm.run("uninstall", "tidegate", "--namespace", self.namespace)
+
+    def stop_operator(self) -> None:
+        self.operator.terminate()
+        assert self.operator.wait(timeout=30) == 0
+
+    def delete_namespace(self) -> None:
+        self.api.kubectl("delete", "namespace", self.namespace, "--timeout=60s", timeout_seconds=70)
+
+
+@pytest.fixture
+def release(crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path) -> Iterator[Release]:
+    kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
+    helm = Helm(tmp_path, crds.kubeconfig)
+    sets = f"crds.enabled=false,rbac.aggregateRoles=false,watch.namespaces={{{namespace}}},rbac.secretNames={{login}}"
+    helm.run("install", "tidegate", str(CHART), "--namespace", namespace, "--set", sets)
+    with running(crds, helm, namespace, tmp_path) as started:
+        crds.kubectl("apply", "-f", "-", input=json.dumps(one_of_each_kind(kafka, namespace, unique_name)))
+        started.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "qo/more", "--timeout=60s")
+        yield started
+
+
+@contextmanager
+def running(api: KubeApi, helm: Helm, namespace: str, directory: Path) -> Iterator[Release]:
+    """A process with the arguments of the release's Deployment and the token of its ServiceAccount."""
+    deployment = json.loads(api.kubectl("get", "deployment", "tidegate", "-n", namespace, "-o", "json"))
+    token = api.kubectl("create", "token", "tidegate", "-n", namespace, "--duration=1h").strip()
+    kubeconfig = api.kubeconfig_for(token=token, path=directory / "operator.kubeconfig")
+    liveness_port, metrics_port = free_port(), free_port()
+    here = [
+        "--listen-address=127.0.0.1",
+        f"--liveness-port={liveness_port}",
+        f"--metrics-port={metrics_port}",
+        f"--kubeconfig={kubeconfig}",
+    ]
+    command = [sys.executable, "-m", "tidegate", *deployment["spec"]["template"]["spec"]["containers"][0]["args"], *here]
+    log_path = directory / "operator.log"
+    with log_path.open("wb") as log:
+        operator = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield Release(api, helm, namespace, metrics_port, liveness_port, operator, log_path)
+    finally:
+        operator.kill()
+        operator.wait()
+
+
+def managed_by(kafka: KafkaLab) -> str | None:
+    """The policy that claims the cluster in ZooKeeper, or None when everything was restored."""
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
+    try:
+        return store.facts().owner_policy_key
+    finally:
+        store.close()
+
+
+def container(helm: Helm, kind: str) -> dict[str, Any]:
+    document = only(objects(rendered(helm)), kind)
+    spec = document["spec"] if kind == "Pod" else document["spec"]["template"]["spec"]
+    return dict(spec["containers"][0])
+
+
+@pytest.mark.timeout(240)
+def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowhere(release: Release, kafka: KafkaLab) -> None:
+    probe = container(release.helm, "Deployment")["livenessProbe"]["httpGet"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{release.liveness_port}{probe['path']}", timeout=10) as answer:
+        assert answer.status == 200
+    script = container(release.helm, "Pod")["args"][0]
+    test_pod = subprocess.run(
+        [sys.executable, "-c", script, "127.0.0.1", str(release.metrics_port)], capture_output=True, text=True, timeout=30
+    )
+    assert test_pod.stdout == f"127.0.0.1:{release.metrics_port} is Tidegate.\n", test_pod.stderr
+
+    release.kubectl("delete", "brokerbandwidthpolicies", "--all", "--timeout=60s")
+    assert managed_by(kafka) is None
+    release.stop_operator()
+    release.uninstall()
+    release.delete_namespace()
+    assert not [line for line in release.log_path.read_text().splitlines() if re.search(r"forbidden|\b403\b", line, re.IGNORECASE)]
+
+
+@pytest.mark.timeout(240)
+def test_a_policy_that_was_left_behind_goes_with_the_documented_commands(release: Release, kafka: KafkaLab) -> None:
+    release.stop_operator()
+    release.uninstall()
+    release.api.kubectl("delete", "namespace", release.namespace, "--wait=false")
+    wait_until(lambda: "deletionTimestamp" in release.kubectl("get", "bbp", "orders", "-o", "json"), "the deletion", timeout_seconds=60)
+    assert managed_by(kafka) == f"{release.namespace}/orders"
+
+    release.kubectl("patch", "bbp", "orders", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
+    release.delete_namespace()
+    restore = [sys.executable, "-m", "tidegate", "restore", "--zookeeper", kafka.zookeeper_connect, "--yes"]
+    done = subprocess.run(restore, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert managed_by(kafka) is None

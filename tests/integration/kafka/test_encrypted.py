@@ -13,7 +13,7 @@ from controller_logic.model import QuotaKey
 from lab.kafka import KafkaLab
 from lab.network import free_port
 from lab.zookeeper import ZooKeeperLab
-from tests.contract.quota_store_stage import ALICE, CLUSTER, first, lay_out_kafka
+from tests.contract.quota_store_contract import ALICE, CLUSTER, first, lay_out_kafka
 from tests.integration.kafka.certificates import Certificates, make_certificates
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
 from tidegate.control.connections import Secrets, brokers_connection, zookeeper_connection

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -16,6 +17,7 @@ from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 
 from lab.kafka import KafkaLab
 from lab.process import wait_until
+from tests.integration.conftest import SASL_USERS
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ResourceKind
 
 TIERS, MEMBERS_PER_TIER = 5, 10
@@ -166,6 +168,46 @@ def lay_out(zookeeper: KazooClient, cluster_id: str) -> None:
 def one_leader_on_each_broker(kafka: KafkaLab, topic: str) -> None:
     """Create a topic with one leader on each broker, so that a rate per partition is the quota on each broker."""
     kafka.create_topic(topic, assignment=[[1], [2], [3]])
+
+
+def one_of_each_kind(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, object]:
+    """A List for `kubectl apply`: a login, a policy that uses it, a tier with one member, and an override of its quota."""
+    spec = {
+        "mode": "Enforce",
+        "kafka": {
+            "bootstrapServers": kafka.sasl_bootstrap_servers,
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": kafka.zookeeper_connect},
+            "authentication": {
+                "type": "plain",
+                "username": SASL_USERS[0],
+                "passwordSecret": {"secretName": "login", "password": "password"},
+            },
+        },
+    }
+    ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    password = {"password": kafka.password(SASL_USERS[0])}
+    decided = {"target": {"user": topic}, "action": "SetRates", "rates": {"perPartition": {"produce": "2M"}}}
+    decided |= {"expiresAt": ends, "reason": "a test"}
+    member = {"name": "all", "user": topic, "topics": [topic], "contract": {"perPartition": {"produce": "1M"}}}
+    version = {"apiVersion": "tidegate.io/v1alpha1"}
+    items = [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": namespace}, "stringData": password},
+        {**version, "kind": "BrokerBandwidthPolicy", "metadata": {"name": "orders", "namespace": namespace}, "spec": spec},
+        {
+            **version,
+            "kind": "BusinessTier",
+            "metadata": {"name": "gold", "namespace": namespace},
+            "spec": {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]},
+        },
+        {
+            **version,
+            "kind": "QuotaOverride",
+            "metadata": {"name": "more", "namespace": namespace},
+            "spec": {"policyRef": {"name": "orders"}, **decided},
+        },
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def _is_ready(obj: JsonObject) -> bool:

@@ -61,6 +61,13 @@ class OpenTwice:
         """The test goes on using it."""
 
 
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @dataclass
 class Answer:
     """What one command left behind."""

@@ -1,6 +1,5 @@
 """`tidegate top` from end to end, on the in-memory twin: what is over, who is below the contract and why, and what is not known."""
 
-import io
 import json
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
+from tests.unit.commands.conftest import Terminal
 from tidegate.errors import Unreachable
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
@@ -219,11 +219,6 @@ def test_a_policy_that_cannot_be_read_for_a_moment_is_taken_as_it_was(world: Any
 def test_standard_input_can_be_looked_at_once_only(world: Any) -> None:
     answer = world.run("top", "-f", "-")
     assert (answer.code, "--once" in answer.err) == (1, True)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_on_a_terminal_the_table_stays_in_place(world: Any, files: str) -> None:

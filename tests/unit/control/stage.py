@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
+from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.control.controller import Controller
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
+from tidegate.errors import Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.events import EventRecorder
@@ -22,6 +24,7 @@ from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
 
 ALICE = Entity(user="alice")
+AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
 @dataclass
@@ -126,6 +129,10 @@ class Stage:
     def condition(self, ref: ObjectRef, kind: str = "Ready") -> tuple[str, str]:
         conditions = self.kubernetes.get(ref)["status"]["conditions"]
         return next((entry["status"], entry["reason"]) for entry in conditions if entry["type"] == kind)
+
+    def message(self, ref: ObjectRef, kind: str = "Ready") -> str:
+        conditions = self.kubernetes.get(ref)["status"]["conditions"]
+        return str(next(entry["message"] for entry in conditions if entry["type"] == kind))
 
     def event_reasons(self) -> list[str]:
         return [event.reason for event in self.kubernetes.events]

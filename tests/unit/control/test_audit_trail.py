@@ -1,21 +1,28 @@
-"""The lines of the audit trail and when each is due, from rounds that the throttle really decided."""
+"""The audit trail: its lines and when each is due, from rounds that the throttle really decided and from whole passes."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision
-from controller_logic.model import Entity, Hold, Override, QuotaWrite
+from controller_logic.model import ClientRate, Direction, Entity, Hold, NicSpan, Override, QuotaWrite, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
-from tests.unit.control.trails import ETL, NOTHING, Trail, calm_trail, overload, write_of
+from tests.unit.control.stage import Stage
+from tests.unit.control.trails import ETL, NOTHING, Shelf, Trail, calm_trail, overload, write_of
 from tests.unit.controller_logic.gates import MB, OUT, want
+from tidegate.control.audit.sink import AuditQueue
+from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.reconcile import Applied
-from tidegate.errors import OutcomeUnknown, RetryLater
+from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable
 from tidegate.kafka.quota_store import WriteOutcome
+from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+
+# --- lines of a round -----------------------------------------------------------------------------
+# The lines of the audit trail and when each is due, from rounds that the throttle really decided.
 
 
 @pytest.fixture
@@ -192,3 +199,192 @@ def test_every_line_begins_with_what_finds_it_in_a_log(trail: Trail) -> None:
     trail.note(Decision(holds=(Hold(Reason.PAUSED, "the annotation is set", 990.0),)))
     assert {tuple(first_keys(line)) for line in trail.shelf.lines} == {("event", "kind", "t", "policy", "cluster")}
     assert {line["event"] for line in trail.shelf.lines} == {"Audit"}
+
+
+# --- effects --------------------------------------------------------------------------------------
+# The effect of a round has a line two quota windows later; values that were not measured are
+# unknown.
+
+
+def test_the_effect_of_a_cut_has_a_line_two_windows_later(trail: Trail) -> None:
+    overload(trail)
+    silent = ClientRate(trail.played.now_seconds + 5, 0.0, 11_300.0)
+    trail.played.now_seconds += 5
+    trail.note(Decision(), readings=Readings(trail.played.now_seconds, 15.0, clients={(ETL, 1, OUT): silent}))
+    trail.played.now_seconds -= 5
+    trail.play(15)
+    assert trail.shelf.of("effect") == []
+    trail.play(15)
+    (line,) = trail.shelf.of("effect")
+    assert (line["round"], line["seconds"]) == (trail.shelf.of("round")[0]["id"], 30)
+    assert line["brokers"] == [{"id": 1, "threshold": 50 * MB, "nicBefore": 65 * MB, "nicAfter": 50 * MB}]
+    (entity,) = line["entities"]
+    assert (entity["rateBefore"], entity["rateAfter"]) == (40 * MB, 25 * MB)
+    assert (entity["predictedMute_s"], entity["observedMute_s"], entity["changedSince"]) == (12, 11.3, False)
+
+
+def test_values_that_were_not_measured_after_a_cut_are_unknown(trail: Trail) -> None:
+    overload(trail)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    (line,) = trail.shelf.of("effect")
+    assert line["brokers"][0]["nicAfter"] is None
+    assert (line["entities"][0]["rateAfter"], line["entities"][0]["observedMute_s"]) == (None, None)
+
+
+def again(throttle: ThrottleDecision, seconds: float, value: int) -> ThrottleDecision:
+    """The same round so much later, with the first rate of egress at this value."""
+    egress = throttle.round_of(OUT)
+    step = replace(egress.steps[0], value=value)
+    later = replace(egress, at_seconds=egress.at_seconds + seconds, number=egress.number + 1, steps=(step,))
+    return ThrottleDecision({step.key: step}, (later,))
+
+
+def test_an_effect_records_that_a_later_round_changed_the_rate_again(trail: Trail) -> None:
+    first = overload(trail)
+    second = again(first, 10, 12 * MB)
+    trail.played.now_seconds += 10
+    write = write_of((ETL, OUT), 25 * MB, 12 * MB)
+    trail.note(Decision(writes=(write,), throttle=second), Applied(done=(write,)), trail.played.given().readings)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    effects = [(line["entities"][0]["to"], line["entities"][0]["changedSince"]) for line in trail.shelf.of("effect")]
+    assert effects == [(25 * MB, True), (12 * MB, False)]
+
+
+def test_a_quota_that_follows_its_leaders_meanwhile_does_not_hide_the_cut(trail: Trail) -> None:
+    throttle = overload(trail)
+    follows = replace(write_of((ETL, OUT), 25 * MB, 50 * MB, Reason.LEADERS_MOVED), predicted_mute_seconds=0.0)
+    trail.note(Decision(writes=(follows,), throttle=throttle), Applied(done=(follows,)), trail.played.given().readings)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    (entity,) = trail.shelf.of("effect")[0]["entities"]
+    assert (entity["to"], entity["predictedMute_s"], entity["changedSince"]) == (25 * MB, 12, True)
+
+
+def test_a_cut_that_was_never_written_has_no_effect(trail: Trail) -> None:
+    want(trail.played, etl=40, pay=25)
+    trail.played.pass_time(15)
+    trail.note(Decision(throttle=trail.played.decide()), readings=trail.played.given().readings)
+    trail.played.now_seconds += 100
+    trail.note(Decision())
+    assert trail.shelf.of("effect") == []
+
+
+# --- whole passes ---------------------------------------------------------------------------------
+# Whole passes of the operator in the audit trail: every quota write has its line, and a cluster at
+# rest none.
+
+
+METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
+
+
+@dataclass
+class Audited:
+    """A stage with its audit trail."""
+
+    stage: Stage
+    shelf: Shelf
+    tier: ObjectRef
+
+    def run(self, name: str = "orders") -> list[dict[str, Any]]:
+        """The lines of one pass."""
+        before = len(self.shelf.lines)
+        self.stage.now += 15
+        self.stage.run(name)
+        return self.shelf.lines[before:]
+
+
+@pytest.fixture
+def audited() -> Audited:
+    stage, shelf = Stage(), Shelf()
+    stage.policy()
+    tier = stage.tier()
+    stage.world = replace(stage.world, audit=AuditTrail(AuditQueue(shelf, "-", count=lambda *_: None, beside=False)))
+    return Audited(stage, shelf, tier)
+
+
+def test_a_first_quota_is_one_line_and_the_pass_after_it_none(audited: Audited) -> None:
+    (line,) = audited.run()
+    assert line.items() >= {
+        "kind": "write", "policy": "streaming/orders", "cluster": "memory-cluster", "entity": "user=alice", "key": "producer_byte_rate",
+        "from": None, "to": 10_000_000, "reason": "FirstQuota", "level": "L0", "tier": "streaming/gold", "member": "alice",
+        "contract": 10_000_000, "outcome": "applied", "round": None,
+    }.items()  # fmt: skip
+    assert audited.run() == []
+
+
+def test_a_quota_that_follows_its_leaders_has_a_line_too(audited: Audited) -> None:
+    audited.run()
+    audited.stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
+    (line,) = audited.run()
+    assert (line["from"], line["to"], line["reason"]) == (10_000_000, 20_000_000, "LeadersMoved")
+
+
+def test_what_is_given_back_is_of_no_member(audited: Audited) -> None:
+    audited.run()
+    audited.stage.kubernetes.edit(audited.tier, lambda raw: raw["spec"]["members"][0].update(user="bob"))
+    lines = {line["entity"]: line for line in (*audited.run(), *audited.run())}
+    assert lines["user=alice"].items() >= {"writeKind": "GiveBack", "to": None, "contract": None}.items()
+    assert "level" not in lines["user=alice"]
+    assert lines["user=bob"]["member"] == "alice"
+
+
+def test_brokers_that_are_away_are_a_hold_with_two_ends(audited: Audited) -> None:
+    audited.run()
+    audited.stage.leaders.error = Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answers.")
+    (begins,) = audited.run()
+    assert (begins["kind"], begins["state"], begins["reason"]) == ("hold", "begins", "BrokersUnreachable")
+    assert audited.run() == []
+    audited.stage.leaders.error = None
+    (ends,) = audited.run()
+    assert (ends["state"], ends["seconds"]) == ("ends", 30)
+
+
+def over(stage: Stage, rate_mb: float) -> None:
+    """Broker 1 carries so much of its 50 MB/s, all of it etl's; the others carry nothing."""
+    now = stage.now + 15
+    nic = {
+        (broker, way): tuple(
+            NicSpan(now - 15 * back, 15.0, rate_mb * 1e6 if (broker, way) == (1, Direction.INGRESS) else 1e6) for back in (2, 1, 0)
+        )
+        for broker in (1, 2, 3)
+        for way in Direction
+    }
+    rates = {(ETL, broker, Direction.INGRESS): ClientRate(now, rate_mb * 1e6 if broker == 1 else 0.0, 0.0) for broker in (1, 2, 3)}
+    stage.readings = Readings(now, 15.0, nic, rates)
+
+
+def test_a_cut_and_its_effect_name_the_same_round(audited: Audited) -> None:
+    stage = audited.stage
+    stage.policy("loaded", metrics=METRICS, brokers={"ingress": {"limit": "50M"}})
+    member = {"name": "etl", "user": "etl", "topics": ["acc"], "contract": {"perBroker": {"produce": "80M"}}}
+    spec = {"policyRef": {"name": "loaded"}, "level": "L3", "throttledRates": {"perBroker": {"produce": "1M"}}, "members": [member]}
+    stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "batch", "namespace": "streaming"}, "spec": spec})
+    lines: list[dict[str, Any]] = []
+    for rate_mb in (5, 75, 75, 75, 75, 75, 75):
+        over(stage, rate_mb)
+        lines += audited.run("loaded")
+    cut = next(line for line in lines if line["kind"] == "round" and line["actions"])
+    writes = [line for line in lines if line["kind"] == "write" and line["round"] == cut["id"]]
+    effect = next(line for line in lines if line["kind"] == "effect")
+    assert (cut["dir"], cut["brokers"][0]["id"], cut["actions"][0]["entity"]) == ("ingress", 1, "user=etl")
+    assert [(line["from"], line["to"], line["contract"]) for line in writes] == [(80_000_000, cut["actions"][0]["to"], 80_000_000)]
+    assert (effect["round"], effect["brokers"][0]["nicBefore"]) == (cut["id"], 75_000_000)
+    sample = stage.telemetry.registry.get_sample_value
+    labels = {
+        "policy_namespace": "streaming",
+        "policy": "loaded",
+        "direction": "ingress",
+        "level": "L3",
+        "kind": "cut",
+        "limited_by": "target",
+    }
+    assert sample("tidegate_throttle_decisions_total", labels) == 1
+
+
+def test_the_ages_of_inputs_are_metrics(audited: Audited) -> None:
+    audited.run()
+    sample = audited.stage.telemetry.registry.get_sample_value
+    labels = {"policy_namespace": "streaming", "policy": "orders", "input": "QuotaStore"}
+    assert sample("tidegate_input_timestamp_seconds", labels) == audited.stage.now

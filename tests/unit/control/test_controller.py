@@ -1,15 +1,17 @@
 """One policy from resources to znodes and status, level-triggered, on in-memory doubles."""
 
+import threading
 from typing import Any
 
 import pytest
 
 from controller_logic.model import QuotaKey
 from controller_logic.reasons import Reason
-from tests.unit.control.stage import ALICE, Stage
-from tidegate.control.controller import RESTORE_FINALIZER
+from lab.process import wait_until
+from tests.unit.control.stage import ALICE, AWAY, Stage
+from tidegate.control import controller as controller_module
+from tidegate.control.controller import RESTORE_FINALIZER, report_pending_if_slow
 from tidegate.errors import NotFound, Unreachable
-from tidegate.kube.api import ObjectRef
 
 
 def test_a_contract_is_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
@@ -143,21 +145,16 @@ def test_suspend_pauses_like_the_annotation_and_ready_names_which_of_them_it_is(
     stage.tier()
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
-    assert ready_message(stage, policy) == "Paused by spec.suspend; every quota stays as it is until that ends"
+    assert stage.message(policy) == "Paused by spec.suspend; every quota stays as it is until that ends"
     stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
     stage.run()
-    assert ready_message(stage, policy).startswith("Paused by spec.suspend and the annotation tidegate.io/paused;")
+    assert stage.message(policy).startswith("Paused by spec.suspend and the annotation tidegate.io/paused;")
     stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(suspend=False))
     stage.run()
-    assert ready_message(stage, policy).startswith("Paused by the annotation tidegate.io/paused;")
+    assert stage.message(policy).startswith("Paused by the annotation tidegate.io/paused;")
     stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={}))
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == ("10000000", ("True", "InSync"))
-
-
-def ready_message(stage: Stage, policy: ObjectRef) -> str:
-    conditions = stage.kubernetes.get(policy)["status"]["conditions"]
-    return str(next(entry["message"] for entry in conditions if entry["type"] == "Ready"))
 
 
 def test_a_plain_no_does_not_pause(stage: Stage) -> None:
@@ -241,3 +238,171 @@ def test_a_lowering_goes_down_in_steps_that_status_shows(stage: Stage) -> None:
         stage.now += 31
         stage.run()
     assert (stage.produce(), stage.condition(tier)) == ("1000000", ("True", "Contract"))
+
+
+# --- a Kubernetes API that is away ----------------------------------------------------------------
+# A Kubernetes API that is away stops what needs it, by its own name, and nothing else; all of it
+# goes on when it is back.
+
+
+class Outage:
+    """Single calls of Kubernetes that fail until `end`; `refused` counts them."""
+
+    def __init__(self, stage: Stage, *calls: str) -> None:
+        self._stage = stage
+        self._calls = calls
+        self.refused = 0
+        for call in calls:
+            setattr(stage.kubernetes, call, self._refuse)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        self.refused += 1
+        raise AWAY
+
+    def end(self) -> None:
+        for call in self._calls:
+            delattr(self._stage.kubernetes, call)
+
+
+def test_without_the_finalizer_that_gives_back_nothing_is_written(stage: Stage) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    outage = Outage(stage, "add_finalizer")
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == (None, ("False", "KubernetesUnreachable"))
+    outage.end()
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == ("10000000", ("True", "InSync"))
+
+
+def test_a_secret_that_cannot_be_read_for_now_is_not_called_missing(stage: Stage) -> None:
+    login = {"type": "digest", "username": "tidegate", "passwordSecret": {"secretName": "login", "password": "password"}}
+    zookeeper = {"connect": "zk:2181", "authentication": login}
+    policy = stage.policy(kafka={"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": zookeeper})
+    stage.tier()
+    stage.kubernetes.put_secret("streaming", "login", {"password": b"ebb"})
+    outage = Outage(stage, "read_secret")
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == (None, ("False", "KubernetesUnreachable"))
+    assert stage.condition(policy, "ClusterReachable")[0] == "Unknown"
+    outage.end()
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == ("10000000", ("True", "InSync"))
+
+
+def test_quotas_do_not_wait_for_a_status_that_cannot_be_written(stage: Stage) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    outage = Outage(stage, "patch_status", "create_event")
+    stage.run()
+    assert stage.produce() == "10000000"
+    outage.end()
+    stage.now += 15
+    stage.run()
+    assert (stage.condition(policy), stage.condition(tier)) == (("True", "InSync"), ("True", "Contract"))
+
+
+def test_an_outage_costs_a_pass_one_time_limit_and_not_one_for_every_status(stage: Stage) -> None:
+    stage.policy()
+    tiers = [stage.tier(f"tier-{number}", user=f"user-{number}") for number in range(20)]
+    stage.run()
+    for tier in tiers:
+        stage.kubernetes.edit(tier, lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce="20M"))
+    outage = Outage(stage, "patch_status")
+    stage.run()
+    assert outage.refused == 1
+    outage.end()
+    stage.now += 15
+    stage.run()
+    assert {stage.kubernetes.get(tier)["status"]["members"][0]["quota"]["produce"] for tier in tiers} == {20_000_000}
+
+
+def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later(stage: Stage) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    stage.kubernetes.delete(policy)
+    outage = Outage(stage, "remove_finalizer")
+    stage.run()
+    assert stage.produce() is None
+    outage.end()
+    stage.now += 15
+    stage.run()
+    with pytest.raises(NotFound):
+        stage.kubernetes.get(policy)
+
+
+# --- objects that wait for the first pass ---------------------------------------------------------
+# Objects are reported before the first pass ends only when that takes long, and the report of the
+# pass comes last.
+
+
+def test_a_pass_that_ends_in_time_has_no_report_before() -> None:
+    reported: list[str] = []
+    with report_pending_if_slow(lambda: reported.append("seen"), 60.0):
+        pass
+    assert reported == []
+
+
+def test_a_report_that_was_begun_is_finished_before_the_next() -> None:
+    reported: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def report() -> None:
+        begun.set()
+        go_on.wait(10.0)
+        reported.append("seen")
+
+    with report_pending_if_slow(report, 0.0):
+        assert begun.wait(10.0)
+        threading.Timer(0.05, go_on.set).start()
+    reported.append("done")
+    assert reported == ["seen", "done"]
+
+
+def test_once_it_is_not_needed_there_is_no_report_however_long_the_rest_takes() -> None:
+    reported: list[str] = []
+    with report_pending_if_slow(lambda: reported.append("seen"), 60.0) as unneeded:
+        unneeded()
+        assert not waiting_to_speak()
+    assert reported == []
+
+
+def waiting_to_speak() -> bool:
+    return any(isinstance(thread, threading.Timer) for thread in threading.enumerate())
+
+
+def test_a_pass_that_only_has_much_to_write_is_not_reported_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    policy, _ = stage.policy(), stage.tier()
+    facts, write = stage.store.facts, stage.store.write
+    waiting: list[bool] = []
+
+    def asked() -> Any:
+        waiting.append(waiting_to_speak())
+        return facts()
+
+    def writing(*args: Any) -> Any:
+        waiting.append(waiting_to_speak())
+        return write(*args)
+
+    monkeypatch.setattr(stage.store, "facts", asked)
+    monkeypatch.setattr(stage.store, "write", writing)
+    stage.run()
+    assert waiting == [True, False]
+    assert stage.condition(policy) == ("True", "InSync")
+
+
+def test_while_a_cluster_keeps_the_first_pass_waiting_its_objects_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_module, "PENDING_AFTER_SECONDS", 0.0)
+    stage = Stage()
+    policy, tier = stage.policy(), stage.tier()
+    seen: list[tuple[str, str]] = []
+
+    def slow() -> object:
+        wait_until(lambda: "status" in stage.kubernetes.get(tier), "a first word", timeout_seconds=10, poll_seconds=0.005)
+        seen.extend([stage.condition(policy), stage.condition(tier)])
+        return facts()
+
+    facts = stage.store.facts
+    monkeypatch.setattr(stage.store, "facts", slow)
+    stage.run()
+    assert seen == [("Unknown", "Starting"), ("Unknown", "Starting")]
+    assert (stage.condition(policy), stage.condition(tier)) == (("True", "InSync"), ("True", "Contract"))

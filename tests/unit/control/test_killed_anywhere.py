@@ -1,6 +1,6 @@
 """Killed before or after any call of any kind of pass, a new process ends in the same znodes, ledger and statuses.
 
-`tests/integration/operator/test_killed_at_every_call.py` does one of these on a real ZooKeeper.
+`tests/integration/operator/test_killed.py` does one of these on a real ZooKeeper.
 """
 
 import json

@@ -9,11 +9,6 @@ from tests.unit.control.stage import Stage
 from tidegate.control.observe import REPEAT_SECONDS, SETTLE_SECONDS
 
 
-def message(stage: Stage, ref: object, kind: str) -> str:
-    conditions = stage.kubernetes.get(ref)["status"]["conditions"]
-    return next(entry["message"] for entry in conditions if entry["type"] == kind)
-
-
 def test_leaders_of_one_cluster_never_scale_quotas_of_another(stage: Stage) -> None:
     policy = stage.policy()
     stage.tier()
@@ -21,7 +16,7 @@ def test_leaders_of_one_cluster_never_scale_quotas_of_another(stage: Stage) -> N
     stage.run()
     assert stage.produce() is None
     assert stage.condition(policy) == ("False", "WrongCluster")
-    text = message(stage, policy, "Ready")
+    text = stage.message(policy)
     assert "cluster-of-the-brokers" in text
     assert "memory-cluster" in text
     assert "bootstrapServers" in text
@@ -58,7 +53,7 @@ def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(sta
     stage.now += 15
     stage.run()
     assert stage.condition(policy, "QuotasInSync") == ("False", "QuotasIgnored")
-    text = message(stage, policy, "Ready")
+    text = stage.message(policy)
     assert "io.example.Quotas" in text
     assert numbers(text) >= {2}
     assert stage.event_reasons().count("QuotasIgnored") == 1

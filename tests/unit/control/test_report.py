@@ -1,20 +1,133 @@
-"""The status of a tier is kept right: neither an outage nor another writer of the status leaves something else in it."""
+"""Reports of a pass: conditions and Events, statuses that stay right, and quotas that do not wait for them."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from controller_logic.model import QuotaKey
+from controller_logic.model import Default, Entity, QuotaKey
 from controller_logic.reasons import Reason
-from tests.unit.control.stage import ALICE, Stage
-from tidegate.errors import Unreachable
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
+from tests.goldens.golden import numbers
+from tests.unit.control.stage import ALICE, AWAY, Stage
+from tidegate.control.report.conditions import Truth, Verdict
+from tidegate.control.report.events import WARNING, EventDraft, condition_events
+from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
 from tidegate.kube.cache import relist
 
-AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
+# --- conditions and Events ------------------------------------------------------------------------
+# Conditions and Events agree with the numbers: a quota that is not in sync has its reason, and only
+# a warning is a Warning.
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+
+
+def condition(stage: Stage, ref: object, kind: str = "Ready") -> dict[str, Any]:
+    return next(entry for entry in stage.kubernetes.get(ref)["status"]["conditions"] if entry["type"] == kind)
+
+
+def test_a_tier_at_its_contract_names_its_rate_and_the_number_of_leaders(stage: Stage, golden: Callable[[str], None]) -> None:
+    stage.policy()
+    tier = stage.tier()
+    stage.run()
+    ready = condition(stage, tier)
+    assert (ready["reason"], numbers(ready["message"])) == ("Contract", {1, 10.0, 3})
+    golden(ready["message"])
+
+
+def test_a_ready_policy_whose_quotas_still_step_counts_them(stage: Stage, golden: Callable[[str], None]) -> None:
+    policy = stage.policy()
+    stage.tier()
+    stage.store.put(ALICE, {PRODUCE: "80000000"})
+    stage.run()
+    ready = condition(stage, policy)
+    assert (ready["status"], ready["reason"]) == ("True", "Stepping")
+    assert numbers(ready["message"]) >= {0, 1}
+    golden(ready["message"])
+
+
+def test_a_default_on_its_way_down_is_stepping_and_no_conflict(stage: Stage) -> None:
+    policy = stage.policy(defaults={"user": {"produce": "10M"}})
+    stage.store.put(Entity(user=Default.DEFAULT), {PRODUCE: "80000000"})
+    stage.run()
+    assert stage.condition(policy, "QuotasInSync") == ("False", "Stepping")
+
+
+def test_a_pause_is_no_warning(stage: Stage) -> None:
+    policy = stage.policy()
+    stage.tier()
+    stage.run()
+    stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
+    stage.run()
+    assert {event.type for event in stage.kubernetes.events if event.reason == "Paused"} == {"Normal"}
+
+
+def test_a_warning_is_not_hidden_by_what_is_normal_for_the_same_reason() -> None:
+    verdicts = [
+        Verdict("Ready", Truth.TRUE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas at the contract"),
+        Verdict("QuotasInSync", Truth.FALSE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),
+    ]
+    assert condition_events({}, verdicts) == (EventDraft(WARNING, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),)
+
+
+def stalled(stage: Stage, ref: ObjectRef) -> tuple[str, str]:
+    return stage.condition(ref, "Stalled")
+
+
+def test_nothing_is_stalled_while_all_is_well_or_only_waits(stage: Stage) -> None:
+    refs = stage.policy(), stage.tier()
+    stage.run()
+    assert [stalled(stage, ref)[0] for ref in refs] == ["False", "False"]
+    stage.leaders.error = Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answers.")
+    stage.run()
+    assert [stage.condition(ref)[0] for ref in refs] == ["False", "Unknown"]
+    assert [stalled(stage, ref)[0] for ref in refs] == ["False", "False"]
+
+
+def test_a_policy_that_a_person_must_correct_is_stalled_until_it_is(stage: Stage) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    stage.run()
+    stage.leaders.error = Unauthorized("The brokers refuse this login.")
+    stage.run()
+    assert (stage.condition(policy), stalled(stage, policy)) == (("False", "NotAuthorized"), ("True", "NotAuthorized"))
+    assert stalled(stage, tier)[0] == "False"
+    events = [event.reason for event in stage.kubernetes.events].count("NotAuthorized")
+    stage.run()
+    assert [event.reason for event in stage.kubernetes.events].count("NotAuthorized") == events
+    stage.leaders.error = None
+    stage.run()
+    assert stalled(stage, policy) == ("False", "InSync")
+
+
+def test_a_removal_that_waits_for_confirmation_is_stalled(stage: Stage) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    stage.run()
+    stage.kubernetes.delete(tier)
+    stage.run()
+    assert (stage.condition(policy), stalled(stage, policy)) == (("False", "RemovalHeld"), ("True", "RemovalHeld"))
+
+
+def test_a_tier_in_conflict_is_stalled_and_one_whose_topic_is_not_there_yet_is_not(stage: Stage) -> None:
+    stage.policy()
+    first, second = stage.tier(), stage.tier("silver")
+    stage.run()
+    assert [stalled(stage, ref)[0] for ref in (first, second)] == ["False", "True"]
+    stage.leaders.leaders.clear()
+    stage.run()
+    assert (stage.condition(first), stalled(stage, first)[0]) == (("False", "TopicNotFound"), "False")
+
+
+def test_an_object_that_does_not_read_is_stalled(stage: Stage) -> None:
+    policy, tier = stage.policy(mode="Loud"), stage.tier()
+    stage.run()
+    assert [stalled(stage, ref) for ref in (policy, tier)] == [("True", "InvalidSpec")] * 2
+
+
+# --- statuses -------------------------------------------------------------------------------------
+# The status of a tier is kept right: neither an outage nor another writer of the status leaves
+# something else in it.
 
 
 def test_a_report_that_could_not_be_delivered_is_delivered_by_the_next_pass(stage: Stage) -> None:
@@ -52,3 +165,127 @@ def test_a_repair_has_an_event_although_the_report_is_the_same(stage: Stage) -> 
     stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "5000000"})
     stage.run()
     assert stage.event_reasons()[count:] == [Reason.REPAIRED.value]
+
+
+# --- reports beside the passes --------------------------------------------------------------------
+# A quota does not wait for Kubernetes to take the report of the pass before, and a late report is
+# still right.
+
+
+class Slow:
+    """A call of Kubernetes that waits at a gate; `entered` = one is waiting, `open` lets all through."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+        self.entered, self._gate = threading.Event(), threading.Event()
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        self.entered.set()
+        assert self._gate.wait(10.0)
+        return self._call(*args, **named)
+
+    def open(self) -> None:
+        self._gate.set()
+
+
+@pytest.fixture
+def beside() -> Iterator[Stage]:
+    """A policy and its tier gold, for which a whole pass was reported."""
+    stage = Stage(report_beside=True)
+    stage.policy()
+    stage.tier("gold", rate="10M")
+    stage.run()
+    finish(stage)
+    yield stage
+    for controller in stage.controllers.values():
+        controller.close()
+
+
+def finish(stage: Stage) -> None:
+    """Let every report go out."""
+    for controller in stage.controllers.values():
+        controller._reports.catch_up()
+
+
+def gold(stage: Stage) -> JsonObject:
+    return next(iter(stage.kubernetes.list_all(BUSINESS_TIERS).items))
+
+
+def contract(stage: Stage, rate: str) -> None:
+    ref = ObjectRef.of(BUSINESS_TIERS, gold(stage))
+    stage.kubernetes.edit(ref, lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce=rate))
+
+
+def reported_quota(stage: Stage) -> int:
+    """The produce quota in the status."""
+    return int(gold(stage)["status"]["members"][0]["quota"]["produce"])
+
+
+def test_changes_are_written_while_a_report_is_under_way_and_all_are_reported_at_the_end(beside: Stage) -> None:
+    beside.kubernetes.patch_status = slow = Slow(beside.kubernetes.patch_status)
+    before = len(beside.kubernetes.events)
+    for rate in (20, 30, 40):
+        contract(beside, f"{rate}M")
+        beside.run()
+        assert beside.produce() == f"{rate}000000"
+        assert slow.entered.wait(10.0)
+    assert reported_quota(beside) == 10_000_000
+    slow.open()
+    finish(beside)
+    assert reported_quota(beside) == 40_000_000
+    assert gold(beside)["status"]["observedGeneration"] == gold(beside)["metadata"]["generation"]
+    changes = [event.note for event in beside.kubernetes.events[before:] if event.reason == Reason.CONTRACT_CHANGED.value]
+    assert [message.partition(" ")[0] for message in changes] == ["1", "2"], changes  # the second report has two writes
+
+
+def test_a_trouble_that_is_seen_again_before_its_report_is_reported_once(beside: Stage) -> None:
+    beside.store.put_raw(ALICE, b"not json")
+    beside.kubernetes.patch_status = slow = Slow(beside.kubernetes.patch_status)
+    before = len(beside.event_reasons())
+    for _ in range(3):
+        beside.run(relisted=False)
+        assert slow.entered.wait(10.0)
+    slow.open()
+    finish(beside)
+    assert beside.event_reasons()[before:].count(Reason.FOREIGN_CONTENT.value) == 2  # of the tier, and of the policy
+
+
+def test_a_bug_in_a_report_is_reported_and_the_next_report_goes_out(beside: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    contract(beside, "20M")
+    with monkeypatch.context() as patched:
+        patched.setattr(beside.world.reporter, "passed", Slow(lambda: None))  # takes no report: a TypeError
+        beside.world.reporter.passed.open()
+        beside.run()
+        finish(beside)
+    policy = next(iter(beside.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES).items))
+    assert beside.condition(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)) == ("False", Reason.INTERNAL_ERROR.value)
+    beside.run()
+    finish(beside)
+    assert reported_quota(beside) == 20_000_000
+    assert beside.condition(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)) == ("True", "InSync")
+
+
+def test_a_report_that_hangs_is_seen_by_the_probe(beside: Stage) -> None:
+    beside.kubernetes.patch_status = slow = Slow(beside.kubernetes.patch_status)
+    contract(beside, "20M")
+    beside.run()
+    assert slow.entered.wait(10.0)
+    beside.now += 600
+    assert beside.world.vital_signs.silent_seconds()["reports of streaming/orders"] == 600
+    slow.open()
+    finish(beside)
+    assert beside.world.vital_signs.failure_text() is None
+
+
+def test_a_deleted_policy_goes_after_its_last_report(beside: Stage) -> None:
+    beside.kubernetes.patch_status = slow = Slow(beside.kubernetes.patch_status)
+    contract(beside, "20M")
+    beside.run()
+    assert slow.entered.wait(10.0)
+    policy = next(iter(beside.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES).items))
+    beside.kubernetes.delete(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy))
+    threading.Timer(0.2, slow.open).start()
+    beside.run()
+    assert not beside.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES).items
+    assert beside.event_reasons()[-1] == Reason.GIVEN_BACK.value
+    assert beside.produce() is None

@@ -1,16 +1,20 @@
-"""The report says everything a stranger needs, and needs nothing but itself."""
+"""The report of all experiments: it has everything a stranger needs, and needs nothing but itself."""
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
-from demo.report import report_html
-from demo.script import QUICK
+from demo.report import report_html, throttling_html, usage_html
+from demo.script import QUICK, QUICK_THROTTLING
+from demo.summary import summary
 from demo.words import Mark, MarkKind
+from tests.unit.demo.conftest import PlayedRun, PlayedThrottling, RolledUp
 
-from .conftest import PlayedRun
+# --- the page -------------------------------------------------------------------------------------
+# The report says everything a stranger needs, and needs nothing but itself.
 
 
 class OpenTags(HTMLParser):
@@ -86,3 +90,109 @@ def test_the_words_of_the_operator_are_text_and_never_markup(played: PlayedRun) 
     outcome = played()
     hostile = Mark(outcome.results[0].begin_seconds, MarkKind.EVENT, "<script>x</script>")
     assert "<script" not in report_html(replace(outcome, marks=(hostile,)))
+
+
+# --- experiments 2 and 3 --------------------------------------------------------------------------
+# The report's part on experiments 2 and 3 says what was played and what was not, and summary.json
+# has the same figures.
+
+
+@pytest.fixture(scope="module")
+def section(played_throttling: PlayedThrottling) -> str:
+    """Both ways played."""
+    return throttling_html(played_throttling())
+
+
+def cells(section: str, name: str) -> list[str]:
+    row = re.search(rf"<tr><td>{re.escape(name)}</td>(.*?)</tr>", section)
+    assert row is not None, name
+    return re.findall(r"<td>(.*?)</td>", row[1])
+
+
+def test_both_ways_stand_side_by_side_with_the_bound(section: str) -> None:
+    assert cells(section, "longest silence of L3") == ["0 s", "250 s", "at most 22 s"]
+    assert cells(section, "quotas written until the raise") == ["8", "8", ""]
+
+
+def test_every_write_is_listed(section: str) -> None:
+    assert section.count("L3: 12.00 MB/s -&gt; 6.00 MB/s") == 2
+    assert "L1: 10.00 MB/s -&gt; 60.00 MB/s" in section
+
+
+def test_there_is_a_picture_of_each_way_in_the_colours_of_the_page(section: str) -> None:
+    assert section.count("<svg") == 2
+    assert not re.search(r"#[0-9a-fA-F]{6}|style=", section)
+    assert section.count("<polyline points=") == 2 * 6  # four quotas, and the NIC twice
+
+
+def test_the_quick_demo_says_what_it_left_out(played_throttling: PlayedThrottling) -> None:
+    section = throttling_html(played_throttling(QUICK_THROTTLING))
+    assert section.count("<svg") == 1
+    assert cells(section, "longest silence of L3")[1] == "not played"
+
+
+def test_the_bounds_of_all_experiments_decide_together(played: PlayedRun, played_throttling: PlayedThrottling) -> None:
+    first = played()
+    assert replace(first, throttling=played_throttling()).passed
+    missed = replace(first, throttling=played_throttling(silence={"L3": 40}))
+    assert not missed.passed
+    assert list(missed.processors_of_missed()) == ["experiments 2 and 3"]
+
+
+def test_the_whole_page_and_the_summary_hold_them(played: PlayedRun, played_throttling: PlayedThrottling) -> None:
+    outcome = replace(played(), throttling=played_throttling())
+    assert report_html(outcome).count('<td class="kept">') == len(outcome.checks())
+    throttling = json.loads(json.dumps(summary(outcome)))["throttling"]
+    assert throttling["published_way"]["levels"]["L3"]["longest_silence_seconds"] == 250
+    assert throttling["tidegate"]["levels"]["L0"]["quota_at_end"] == 60_000_000
+    assert [step["to"] for step in throttling["tidegate"]["quota_steps"] if step["level"] == "L2"] == [
+        60_000_000,
+        12_000_000,
+        5_000_000,
+        60_000_000,
+    ]
+
+
+# --- usage ----------------------------------------------------------------------------------------
+# The report's part on usage leads to the usage report, says what is exact, and where a command
+# failed says that.
+
+
+def rows(section: str) -> list[list[str]]:
+    return [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", section)]
+
+
+def test_it_leads_to_the_usage_report_of_the_same_run(rolled_up: RolledUp) -> None:
+    assert '<a href="usage/report.html">' in usage_html(rolled_up())
+
+
+def test_every_user_has_a_line_with_its_tier_and_who_has_none_comes_last(rolled_up: RolledUp) -> None:
+    found = rows(usage_html(rolled_up()))
+    assert [line[:2] for line in found] == [
+        ["accounting", "alice"],
+        ["sales (L0)", "checkout"],
+        ["logistics (L1)", "orders"],
+        ["discovery (L2)", "search"],
+        ["analytics (L3)", "reports"],
+        ["none", "not authenticated"],
+    ]
+    assert found[4][4:] == ["3,420 MB", "140 s", "160 s"]
+    assert (found[0][2:4], found[1][4]) == (["", "80 MB"], "0 MB")
+
+
+def test_a_command_that_failed_is_shown_with_its_words_as_text(rolled_up: RolledUp) -> None:
+    section = usage_html(rolled_up(code=1))
+    assert "$ tidegate report --out &lt;here&gt;\nerror: nothing is published" in section
+    assert "href" not in section
+
+
+def test_page_and_summary_and_verdict_take_it_in(rolled_up: RolledUp, played: PlayedRun) -> None:
+    outcome = replace(played(), usage=rolled_up())
+    assert report_html(outcome).count('<td class="kept">') == len(outcome.checks())
+    found = json.loads(json.dumps(summary(outcome)))["usage"]
+    assert [one["exit_code"] for one in found["commands"]] == [0, 0, 0]
+    assert found["tables"]["client_bytes_by_broker"] == found["witnesses"]["counted_by_brokers"]
+    failed = replace(outcome, usage=rolled_up(code=1))
+    assert outcome.passed
+    assert not failed.passed
+    assert json.loads(json.dumps(summary(failed)))["usage"]["tables"] is None

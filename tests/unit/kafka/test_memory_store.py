@@ -6,8 +6,7 @@ import pytest
 
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
-from tests.contract.quota_store_contract import QuotaStoreContract
-from tests.contract.quota_store_stage import OtherWriter, first, lay_out_kafka
+from tests.contract.quota_store_contract import OtherWriter, QuotaStoreContract, first, lay_out_kafka
 from tests.doubles.quota_store import OPEN_ACL, FaultyTree, MemoryQuotaStore, MemoryTree
 from tidegate.errors import Unreachable
 from tidegate.kafka.zookeeper.tree import Create, Delete, SetData

@@ -1,4 +1,4 @@
-"""Processes of the lab end when they are asked to, take their children along, and never outlive the lab."""
+"""Processes of the lab: their ends and errors, and waiting for what they do."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from lab import process
 from lab.errors import LabError
 from lab.process import ProcessIdentity, wait_until
 from tests.goldens.golden import numbers
+
+# --- ends -----------------------------------------------------------------------------------------
+# Processes of the lab end when they are asked to, take their children along, and never outlive the
+# lab.
 
 
 def lines_of(path: Path) -> list[str]:
@@ -107,3 +111,31 @@ def test_nothing_outlives_an_interpreter_that_was_killed(how: signal.Signals, tm
         assert sleeper.is_alive()
         os.kill(lab.pid, how)
     wait_until(lambda: not sleeper.is_alive(), "the sleeper to end", timeout_seconds=5)
+
+
+# --- waiting --------------------------------------------------------------------------------------
+# Waiting is bounded, and its error shows why.
+
+
+def test_what_the_condition_gave_is_returned() -> None:
+    answers = iter([None, "", "there"])
+    assert wait_until(lambda: next(answers), "it", timeout_seconds=5, poll_seconds=0) == "there"
+
+
+def test_a_condition_that_never_comes_is_an_error_that_names_it(golden: Callable[[str], None]) -> None:
+    with pytest.raises(LabError) as failed:
+        wait_until(lambda: False, "the moon", timeout_seconds=0.01, poll_seconds=0)
+    assert 0.01 in numbers(str(failed.value))
+    assert "the moon" in str(failed.value)
+    golden(str(failed.value))
+
+
+def test_a_process_that_ended_is_reported_at_once_with_its_log(tmp_path: Path, golden: Callable[[str], None]) -> None:
+    with process.start("broker", ["sh", "-c", "echo no port left; exit 1"], log_path=tmp_path / "log") as broker:
+        broker.wait(5)
+        with pytest.raises(LabError) as failed:
+            wait_until(lambda: False, "its port", timeout_seconds=60, processes=[broker])
+    assert 1 in numbers(str(failed.value))
+    for named in ("broker", "its port", "no port left"):
+        assert named in str(failed.value)
+    golden(str(failed.value).replace(str(tmp_path), "FOLDER"))

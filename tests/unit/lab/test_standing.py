@@ -1,4 +1,4 @@
-"""Stopping a lab that stays up never signals a process that merely got the pid of its keeper."""
+"""A lab that stays up: its keeper is ended and no other process, and its tools work in any shell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import pytest
 from lab import standing
 from lab.errors import LabError
 from lab.process import ProcessIdentity
-from lab.standing import StandingLab, Wanted
+from lab.standing import StandingLab, Tool, Wanted, exports, write_tools
+
+# --- keepers --------------------------------------------------------------------------------------
+# Stopping a lab that stays up never signals a process that merely got the pid of its keeper.
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +66,21 @@ def test_a_name_in_use_is_refused(bystander: ProcessIdentity, golden: Callable[[
         standing.bring_up("orders", Wanted(parts=("kafka",)))
     assert "'orders'" in str(refused.value)
     golden(str(refused.value))
+
+
+# --- tools ----------------------------------------------------------------------------------------
+# The output of `lab env` works in any shell, whatever characters the paths have.
+
+
+def test_a_shell_that_evaluates_it_finds_commands_and_addresses(tmp_path: Path) -> None:
+    tools = tmp_path / "a b's bin"
+    write_tools(tools, {"hail": Tool(("/bin/echo", "hello $USER"), {"UNUSED": "it's"}), "greet": Tool(("/bin/echo",))})
+    script = f'eval "$1"; hail "to you"; greet "$KAFKA"; echo "$PATH" | grep -c ":{tmp_path}/rest$"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", exports({"KAFKA": "a 'quoted' $address"}, tools)],
+        env={"PATH": f"/usr/bin:/bin:{tmp_path}/rest"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stdout.splitlines() == ["hello $USER to you", "a 'quoted' $address", "1"]

@@ -1,0 +1,362 @@
+"""What measured load comes to in the operator: reports of brokers, Adaptive's quotas, and the metering quota."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
+from controller_logic.model import ClientRate, Direction, Entity, NicSpan, QuotaKey, ReadingProblem, Readings
+from controller_logic.reasons import Reason
+from tests.goldens.golden import numbers
+from tests.unit.control.stage import ALICE, Stage
+from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+
+# --- reports of brokers ---------------------------------------------------------------------------
+# Reports of the brokers' load: in status without numbers that change, in Events with them, once for
+# each change.
+
+
+METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
+LIMITS = {"egress": {"limit": "50M"}, "overrides": [{"ids": [3], "egress": {"limit": "80M"}, "ingress": {"limit": "20M"}}]}
+SCRAPE = 15.0
+MEGABYTE = 1_000_000.0
+
+
+@pytest.fixture
+def policy(stage: Stage) -> ObjectRef:
+    """A policy that watches its brokers' limits, and one tier."""
+    policy = stage.policy(metrics=METRICS, brokers=LIMITS)
+    stage.tier()
+    return policy
+
+
+def read(stage: Stage, *, broker_1: float, age_seconds: float = 1.0, problems: tuple[ReadingProblem, ...] = ()) -> None:
+    """Three samples of every NIC: broker 1 sends so many MB/s, every other broker and direction 1 MB/s."""
+    nic = {
+        (broker, way): tuple(
+            NicSpan(stage.now - age_seconds - SCRAPE * back, SCRAPE, (broker_1 if (broker, way) == (1, Direction.EGRESS) else 1) * MEGABYTE)
+            for back in (2, 1, 0)
+        )
+        for broker in (1, 2, 3)
+        for way in Direction
+    }
+    stage.readings = Readings(stage.now, SCRAPE, nic, problems=problems)
+
+
+def brokers(stage: Stage, policy: ObjectRef) -> list[dict[str, Any]]:
+    return list(stage.kubernetes.get(policy)["status"]["brokers"])
+
+
+def pressures(stage: Stage, policy: ObjectRef) -> list[str]:
+    return [str(broker["pressure"]) for broker in brokers(stage, policy)]
+
+
+def test_before_the_first_reading_the_load_is_unknown(stage: Stage, policy: ObjectRef) -> None:
+    stage.run()
+    assert pressures(stage, policy) == ["Unknown"] * 3
+    assert stage.condition(policy, "MetricsFresh") == ("Unknown", "Starting")
+    assert "over" not in stage.kubernetes.get(policy)["status"]["summary"]
+
+
+def test_a_policy_without_metrics_has_a_condition_for_it(stage: Stage) -> None:
+    policy = stage.policy(brokers=LIMITS)
+    read(stage, broker_1=99)
+    stage.run()
+    assert stage.condition(policy, "MetricsFresh") == ("Unknown", "MetricsNotWatched")
+    assert pressures(stage, policy) == ["Unknown"] * 3
+
+
+def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_written_for_it(
+    stage: Stage, policy: ObjectRef, golden: Callable[[str], None]
+) -> None:
+    read(stage, broker_1=40)
+    stage.run()
+    assert pressures(stage, policy) == ["Within"] * 3
+    quota, transactions = stage.produce(), stage.store.transactions
+    stage.now += 15
+    read(stage, broker_1=58.1)
+    stage.run()
+    assert pressures(stage, policy) == ["Over", "Within", "Within"]
+    assert stage.kubernetes.get(policy)["status"]["summary"]["over"] == 1
+    (event,) = [event for event in stage.kubernetes.events if event.reason == Reason.BROKER_OVER_LIMIT.value]
+    assert (event.type, numbers(event.note)) == ("Warning", {1, 58.1, 50.0})
+    assert (stage.produce(), stage.store.transactions) == (quota, transactions)
+    count = len(stage.event_reasons())
+    stage.now += 15
+    read(stage, broker_1=61)
+    stage.run()
+    assert len(stage.event_reasons()) == count
+    golden(event.note)
+
+
+def test_a_broker_within_its_limit_again_is_reported_with_the_time(stage: Stage, policy: ObjectRef) -> None:
+    read(stage, broker_1=60)
+    stage.run()
+    over_since = brokers(stage, policy)[0]["since"]
+    stage.now += 60
+    read(stage, broker_1=20)
+    stage.run()
+    now, calm = brokers(stage, policy)[0], brokers(stage, policy)[1]
+    assert (now["pressure"], now["since"] > over_since, calm["since"]) == ("Within", True, over_since)
+    assert stage.event_reasons()[-1] == Reason.BROKER_WITHIN_LIMIT.value
+
+
+def test_rates_that_change_write_no_status(stage: Stage, policy: ObjectRef) -> None:
+    read(stage, broker_1=20)
+    stage.run()
+    before = stage.kubernetes.get(policy)
+    for rate in (21, 30, 44):
+        stage.now += 15
+        read(stage, broker_1=rate)
+        stage.run()
+    assert stage.kubernetes.get(policy) == before
+
+
+def test_a_limit_is_shown_for_each_broker(stage: Stage, policy: ObjectRef) -> None:
+    read(stage, broker_1=1)
+    stage.run()
+    limits = [(broker["egressLimit"], broker.get("ingressLimit")) for broker in brokers(stage, policy)]
+    assert limits == [(50_000_000, None), (50_000_000, None), (80_000_000, 20_000_000)]
+
+
+def test_a_reading_above_what_the_nic_can_take_in_is_not_believed(stage: Stage) -> None:
+    policy = stage.policy(metrics=METRICS, brokers={"ingress": {"limit": "50M", "capacity": "100M"}})
+    read(stage, broker_1=1)
+    absurd = tuple(NicSpan(stage.now - SCRAPE * back, SCRAPE, 900 * MEGABYTE) for back in (2, 1, 0))
+    assert stage.readings is not None
+    stage.readings = replace(stage.readings, nic={**stage.readings.nic, (2, Direction.INGRESS): absurd})
+    stage.run()
+    assert pressures(stage, policy) == ["Within", "Unknown", "Within"]
+
+
+def test_a_prometheus_that_is_away_makes_the_load_unknown_and_nothing_else(stage: Stage, policy: ObjectRef) -> None:
+    read(stage, broker_1=20)
+    stage.run()
+    stage.now += 600
+    away = ReadingProblem(Reason.PROMETHEUS_UNREACHABLE, "Prometheus at http://prometheus:9090 did not answer.")
+    stage.readings = Readings(stage.now, SCRAPE, problems=(away,))
+    stage.run()
+    assert stage.condition(policy, "MetricsFresh") == ("False", "PrometheusUnreachable")
+    assert pressures(stage, policy) == ["Unknown"] * 3
+    assert stage.condition(policy) == ("True", "InSync")
+    assert stage.event_reasons()[-1] == Reason.PROMETHEUS_UNREACHABLE.value
+
+
+def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condition(stage: Stage, golden: Callable[[str], None]) -> None:
+    release = {**METRICS, "whenStale": {"afterSeconds": 600, "action": "Release"}}
+    policy = stage.policy(metrics=release, brokers={"ingress": {"limit": "50M"}})
+    member = {"name": "etl", "user": "etl", "topics": ["acc"], "contract": {"perBroker": {"produce": "80M"}}}
+    spec = {"policyRef": {"name": "orders"}, "level": "L3", "throttledRates": {"perBroker": {"produce": "1M"}}, "members": [member]}
+    stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "batch", "namespace": "streaming"}, "spec": spec})
+    etl = Entity(user="etl")
+    for rate_mb in (5, 75, 75, 75, 75):
+        stage.now += SCRAPE
+        read(stage, broker_1=1)
+        assert stage.readings is not None
+        hot = tuple(NicSpan(stage.now - SCRAPE * back, SCRAPE, rate_mb * MEGABYTE) for back in (2, 1, 0))
+        clients = {(etl, 1, Direction.INGRESS): ClientRate(stage.now, rate_mb * MEGABYTE, 0.0)}
+        stage.readings = replace(stage.readings, nic={**stage.readings.nic, (1, Direction.INGRESS): hot}, clients=clients)
+        stage.run()
+    assert stage.condition(policy, "Throttling") == ("True", "Throttled")
+    assert int(stage.store.read([etl])[etl].values[QuotaKey.PRODUCER_BYTE_RATE]) < 80_000_000
+    away = ReadingProblem(Reason.PROMETHEUS_UNREACHABLE, "Prometheus at http://prometheus:9090 did not answer.")
+    for _ in range(25):
+        stage.now += 30
+        stage.readings = Readings(stage.now, SCRAPE, problems=(away,))
+        stage.run()
+    assert stage.store.read([etl])[etl].values == {QuotaKey.PRODUCER_BYTE_RATE: "80000000"}
+    assert stage.condition(policy, "MetricsFresh") == ("False", "PrometheusUnreachable")
+    assert stage.condition(policy, "Throttling") == ("False", "ReleasedUnmeasured")
+    text = stage.message(policy, "Throttling")
+    assert numbers(text) >= {1, 2, 3, 600}
+    assert text.count("ingress") == 3
+    golden(text)
+    assert stage.event_reasons().count("ReleasedUnmeasured") == 1
+
+
+def test_a_problem_that_hides_no_limit_is_reported_and_the_load_is_known(stage: Stage, policy: ObjectRef) -> None:
+    read(stage, broker_1=20, problems=(ReadingProblem(Reason.METRICS_AMBIGUOUS, "A series does not tell its broker.", 2),))
+    stage.run()
+    assert stage.condition(policy, "MetricsFresh") == ("True", "MetricsAmbiguous")
+
+
+def test_unmetered_clients_do_not_make_the_load_of_nics_unknown(stage: Stage, policy: ObjectRef) -> None:
+    read(stage, broker_1=20, problems=(ReadingProblem(Reason.CLIENTS_NOT_METERED, "No broker reported the rate of any user."),))
+    stage.run()
+    assert stage.condition(policy, "MetricsFresh") == ("True", "MetricsFresh")
+
+
+def test_machines_get_the_rates(stage: Stage, policy: ObjectRef) -> None:
+    read(stage, broker_1=58.1)
+    stage.run()
+    here = {"policy_namespace": "streaming", "policy": "orders", "broker": "1", "direction": "egress"}
+
+    def sample(name: str, labels: dict[str, str]) -> float | None:
+        return stage.telemetry.registry.get_sample_value(name, labels)
+
+    assert sample("tidegate_broker_bytes_per_second", here) == pytest.approx(58.1 * MEGABYTE)
+    assert sample("tidegate_broker_limit_bytes_per_second", here) == 50 * MEGABYTE
+    assert sample("tidegate_broker_reading_timestamp_seconds", here) == stage.now - 1.0
+    assert sample("tidegate_broker_over_limit", {"policy_namespace": "streaming", "policy": "orders", "broker": "1"}) == 1.0
+    assert sample("tidegate_broker_over_limit", {"policy_namespace": "streaming", "policy": "orders", "broker": "2"}) == 0.0
+
+
+# --- Adaptive -------------------------------------------------------------------------------------
+# leaderScaling.method Adaptive in the operator: measured rates move the quota in ZooKeeper, and the
+# status has the reason.
+
+
+MB = 1_000_000
+JMX_METRICS = {"prometheus": {"url": "http://prometheus:9090"}, "preset": "JmxExporter"}
+
+
+@pytest.fixture
+def uneven(stage: Stage) -> Stage:
+    """Alice has a contract of 10 MB/s for each of three partitions, two of which broker 1 leads and one broker 2."""
+    stage.policy(metrics=JMX_METRICS, leaderScaling={"method": "Adaptive"})
+    stage.tier()
+    stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
+    stage.leaders.brokers = frozenset({1, 2})
+    return stage
+
+
+def passes(stage: Stage, count: int, **sent_mb: float) -> None:
+    """So many passes, each on a fresh reading in which Alice sends so much to each broker, and is throttled where that is her quota."""
+    for _ in range(count):
+        quota = float(stage.produce() or "inf")
+        rates = {broker: min(sent_mb[f"broker_{broker}"] * MB, quota) for broker in (1, 2)}
+        clients = {
+            (ALICE, broker, Direction.INGRESS): ClientRate(stage.now, rate, 800.0 if rate == quota else 0.0)
+            for broker, rate in rates.items()
+        }
+        nics = {(broker, way): (NicSpan(stage.now, SCRAPE, float(MB)),) for broker in (1, 2) for way in Direction}
+        stage.readings = Readings(stage.now, SCRAPE, nics, clients)
+        stage.run()
+        stage.now += SCRAPE
+
+
+def test_greedy_clients_are_held_to_the_contracts_total_and_even_demand_gets_it(uneven: Stage) -> None:
+    uneven.run()
+    assert uneven.produce() == "20000000"
+    passes(uneven, 10, broker_1=60, broker_2=30)
+    assert uneven.produce() == "15000000"
+    passes(uneven, 16, broker_1=20, broker_2=10)
+    assert uneven.produce() == "20000000"
+
+
+def test_a_new_operator_goes_on_where_the_last_one_was(uneven: Stage) -> None:
+    uneven.run()
+    passes(uneven, 10, broker_1=60, broker_2=30)
+    written = uneven.store.transactions
+    uneven.restart()
+    passes(uneven, 10, broker_1=60, broker_2=30)
+    assert uneven.produce() == "15000000"
+    assert uneven.store.transactions == written
+
+
+def test_a_lowering_is_reported_with_its_reason(uneven: Stage) -> None:
+    uneven.run()
+    passes(uneven, 10, broker_1=60, broker_2=30)
+    assert "Adapted" in uneven.event_reasons()
+
+
+def test_without_metrics_it_stays_at_max(stage: Stage) -> None:
+    policy = stage.policy(leaderScaling={"method": "Adaptive"})
+    stage.tier()
+    stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
+    for _ in range(5):
+        stage.run()
+        stage.now += SCRAPE
+    assert stage.produce() == "20000000"
+    assert stage.condition(policy) == ("True", "InSync")
+
+
+# --- the metering quota ---------------------------------------------------------------------------
+# Metering in the operator: a default-user quota in ZooKeeper with its ledger record, and the
+# reports where there is none.
+
+
+FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
+CEILING = str(NEVER_BINDS)
+PROMETHEUS = {"prometheus": {"url": "http://prometheus:9090"}}
+METERED: dict[str, Any] = {"metering": "Enabled"}
+APP = Entity(client_id="app")
+
+
+def default_user(stage: Stage) -> dict[QuotaKey, str]:
+    return dict(stage.store.read([DEFAULT_USER])[DEFAULT_USER].values)
+
+
+def idle_nics(stage: Stage) -> None:
+    nics = {(broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction}
+    stage.readings = Readings(stage.now, 15.0, nics)
+
+
+def test_brokers_are_made_to_meter_every_user_and_the_ledger_has_it(stage: Stage) -> None:
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
+    stage.run()
+    assert default_user(stage) == {FETCH: CEILING, PRODUCE: CEILING}
+    assert DEFAULT_USER in stage.store.ledger_entities()
+    assert stage.condition(policy) == ("True", "InSync")
+
+
+def test_a_policy_that_does_not_ask_writes_none(stage: Stage) -> None:
+    stage.policy(metrics=PROMETHEUS, defaults={"metering": "Disabled"}), stage.tier()
+    stage.run()
+    assert default_user(stage) == {}
+
+
+def test_it_goes_when_no_policy_asks_for_it_any_more(stage: Stage) -> None:
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
+    stage.run()
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].pop("defaults"))
+    stage.run()
+    assert default_user(stage) == {}
+    assert DEFAULT_USER not in stage.store.ledger_entities()
+
+
+def test_it_goes_with_the_policy(stage: Stage) -> None:
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
+    stage.run()
+    stage.kubernetes.delete(policy)
+    stage.run()
+    assert default_user(stage) == {}
+    assert not stage.store.ledger_entities()
+
+
+def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_report_it(stage: Stage) -> None:
+    policy = stage.policy(metrics=PROMETHEUS, defaults=METERED)
+    stage.tier()
+    stage.store.put(APP, {PRODUCE: "1048576"})
+    idle_nics(stage)
+    for _ in range(3):
+        stage.run()
+        stage.now += 15
+        idle_nics(stage)
+    assert default_user(stage) == {}
+    assert stage.condition(policy, "MetricsFresh") == ("True", "MeteringWithheld")
+    assert "hide" in stage.message(policy, "MetricsFresh")
+    assert stage.event_reasons().count("MeteringWithheld") == 1
+
+
+def test_one_that_comes_later_takes_the_metering_away(stage: Stage) -> None:
+    stage.policy(defaults=METERED), stage.tier()
+    stage.run()
+    stage.store.put(APP, {PRODUCE: "1048576"})
+    stage.run()
+    assert default_user(stage) == {}
+
+
+def test_a_limit_of_another_owner_for_the_default_user_stays(stage: Stage) -> None:
+    policy = stage.policy(defaults=METERED)
+    stage.tier()
+    stage.store.put(DEFAULT_USER, {FETCH: "50000000"})
+    stage.run()
+    assert "defaults.metering" in stage.message(policy, "MetricsFresh")
+    assert default_user(stage) == {FETCH: "50000000"}
+    assert DEFAULT_USER not in stage.store.ledger_entities()
