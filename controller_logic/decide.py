@@ -163,8 +163,7 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
 def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
-    spreads = [member.scaling.spread if member.scaling is not None else None for member in members]
-    skews = [spread.skew if spread is not None else None for spread in spreads]
+    skews = [member.scaling.spread.skew if member.scaling is not None and member.scaling.spread is not None else None for member in members]
     late = circumstances.unwritten | {entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives}
     due = [step.due_in_seconds for entity_plan in plan.entities.values() for step in entity_plan.steps if step.due_in_seconds]
     due += [] if load.due_in_seconds is None else [load.due_in_seconds]
@@ -174,7 +173,7 @@ def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: T
         managed=plan.managed,
         in_sync=plan.managed - len(late),
         contended=sum(entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()),
-        largest_leader_skew=max((skew for skew in skews if skew is not None), default=None),
+        largest_leader_skew=max([skew for skew in skews if skew is not None], default=None),
         next_pass_in_seconds=min(due, default=None),
         throttle=load.decision,
     )

@@ -15,7 +15,7 @@ last one can be seen, and longer if it turns. Lowerings pass the mute guard like
 second.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from statistics import fmean
@@ -54,7 +54,7 @@ class MeasurementContext:
     in_force: int | None
     promised: int
     spread: LeaderSpread
-    leads: frozenset[int]
+    leads: Set[int]
     throttled: bool
 
 
@@ -70,7 +70,7 @@ class AdaptiveRate:
     direction: Direction
     promised: int
     spread: LeaderSpread
-    leads: frozenset[int]
+    leads: Set[int]
     in_force: int | None
     throttled: bool = False
 
