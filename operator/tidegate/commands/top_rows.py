@@ -63,19 +63,13 @@ class View:
     cluster_id: str | None
     is_measured: bool
     watched: Watched | None = None
+    flows: Flows = field(default_factory=Flows)  # the rates of clients, by usable readings only
     said: Mapping[Level, LevelWord] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
     def readings(self) -> Readings | None:
         return self.observation.readings
-
-    @property
-    def flows(self) -> Flows:
-        """The rates of clients, by usable readings only."""
-        now_seconds, policy = self.observation.now_seconds, self.observation.policy
-        readings = self.readings or Readings(now_seconds, 0.0)
-        return flows_of(readings, now_seconds=now_seconds, stale_after_seconds=policy.stale_after_seconds)
 
 
 class Viewer:
@@ -95,11 +89,13 @@ class Viewer:
         seen = self._observer.observe(source.declared, self._cluster, now_seconds=now_seconds, usage=usage)
         decision, _ = decide(seen.observation, Memory())
         observation = replace(seen.observation, readings=self._read(seen.observation))
-        watched = watch(observation, self._pressures)
+        stale_after_seconds = observation.policy.stale_after_seconds
+        flows = flows_of(observation.readings, now_seconds=now_seconds, stale_after_seconds=stale_after_seconds)
+        watched = watch(observation, flows, self._pressures)
         self._pressures = {one.broker: one.pressure for one in watched or ()}
         cluster_id = seen.facts.cluster_id if seen.facts is not None else None
         warnings = (*source.remarks(), *(warning.message for warning in (*seen.warnings, *unread)))
-        return View(observation, decision, cluster_id, self._reader is not None, watched, _said(source.status), warnings)
+        return View(observation, decision, cluster_id, self._reader is not None, watched, flows, _said(source.status), warnings)
 
     def _read(self, observation: Observation) -> Readings | None:
         if self._reader is None or observation.topology is None:
