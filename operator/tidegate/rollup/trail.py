@@ -6,13 +6,14 @@ Only what was really written counts; what was decided but refused, or only would
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from controller_logic.model import BYTE_RATE_OF, DIRECTION_OF
 from controller_logic.reasons import Reason
 from tidegate.control.audit.lines import AuditLine as AuditLine
 from tidegate.control.audit.lines import seconds_of
 
 _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
-_DIRECTIONS = {"egress": "fetch", "ingress": "produce"}
-_KEYS = {"consumer_byte_rate": "fetch", "producer_byte_rate": "produce"}
+_DIRECTIONS = {DIRECTION_OF[key].value: word for word, key in BYTE_RATE_OF.items()}
+_KEYS = {key.value: word for word, key in BYTE_RATE_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)

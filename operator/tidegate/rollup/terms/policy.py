@@ -14,8 +14,8 @@ from controller_logic.model import BrokerLimits, Contract, Member, Policy, Quota
 from tidegate.rollup.fold.gauges import Client
 from tidegate.rollup.schemas import DIRECTIONS, Direction
 
-KEYS: Final[Mapping[Direction, QuotaKey]] = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
-WAYS: Final[Mapping[Direction, model.Direction]] = {"produce": model.Direction.INGRESS, "fetch": model.Direction.EGRESS}
+KEYS: Final[Mapping[Direction, QuotaKey]] = {direction: model.BYTE_RATE_OF[direction] for direction in DIRECTIONS}
+WAYS: Final[Mapping[Direction, model.Direction]] = {direction: model.DIRECTION_OF[key] for direction, key in KEYS.items()}
 
 Rates = Mapping[Direction, float]
 
