@@ -191,16 +191,12 @@ class Promise:
     """What a contract means on the leaders of a moment.
 
     `unknown` are managed keys whose target cannot be known (no topic of the member exists, or leaders are unknown): they are
-    left as they are, and there are no targets then. `certain` is false while leaders or topics are not known in full.
-    `is_throttled` is true while load holds any key below its contract. Totals over all brokers are in bytes per second, for byte
-    rates only.
+    left as they are, and there are no targets then. Totals over all brokers are in bytes per second, for byte rates only.
     """
 
     targets: Mapping[QuotaKey, Target]
     unknown: frozenset[QuotaKey] = _NO_KEYS
     spread: LeaderSpread | None = None
-    certain: bool = True
-    is_throttled: bool = False
 
     @property
     def keys(self) -> Set[QuotaKey]:
@@ -242,7 +238,7 @@ def promise_of(contract: Contract | None, scaling: QuotaScaling | None) -> Promi
     if not scaling.known:
         return Promise({}, _managed_keys(contract), scaling.spread)
     targets = {key: Target(number, str(number), rate, on) for key, number, rate, on in quotas_of(contract, scaling)}
-    return Promise(targets, _NO_KEYS, scaling.spread, scaling.certain)
+    return Promise(targets, _NO_KEYS, scaling.spread)
 
 
 ScaledQuota = tuple[QuotaKey, int, int, QuotaScaling]
@@ -313,7 +309,7 @@ def throttled_rates(tier: Tier, member: Member) -> Contract | None:
 def held_down(promise: Promise, held: HeldKeys) -> Promise:
     """The promise with the held keys at what they are held at; a key without a contract gets a target while it is held."""
     targets = {key: _held(promise.targets.get(key, one.floor), one) for key, one in held.items()}
-    return replace(promise, targets={**promise.targets, **targets}, is_throttled=promise.is_throttled or bool(targets))
+    return replace(promise, targets={**promise.targets, **targets})
 
 
 def _held(target: Target, held: Throttled) -> Target:
