@@ -30,6 +30,7 @@ from controller_logic.model import Contract, Entity, Hold, Mode, Note, Observati
 from controller_logic.quotas import budget
 from controller_logic.quotas.plan import Before, Plan, deletion_plan, make_plan, our_entities
 from controller_logic.quotas.precedence import DefaultEntityQuotas
+from controller_logic.readings import Flows, flows_of
 from controller_logic.reasons import Reason
 from controller_logic.reports import Circumstances, level_reports, report
 from controller_logic.throttle.pressure import watch
@@ -45,9 +46,11 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
-    decision, memory = _decide(replace(observation, tiers=overridden.tiers), memory)
+    stale_after_seconds = observation.policy.stale_after_seconds
+    flows = flows_of(observation.readings, now_seconds=observation.now_seconds, stale_after_seconds=stale_after_seconds)
+    decision, memory = _decide(replace(observation, tiers=overridden.tiers), flows, memory)
     judged = decision.throttle.judged_by_newest if decision.throttle is not None else {}
-    watched = watch(observation, memory.pressures, judged)
+    watched = watch(observation, flows, memory.pressures, judged)
     levels = level_reports(decision, memory.causes)
     if not decision.holds:
         memory = replace(memory, causes={one.level: one.because for one in levels if one.below_contract})
@@ -66,16 +69,16 @@ def _advised(observation: Observation, memory: Memory) -> Recommendations:
     return advise(basis, memory.advised)
 
 
-def _decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
+def _decide(observation: Observation, flows: Flows, memory: Memory) -> tuple[Decision, Memory]:
     holds, memory = holds_of(observation, memory)
     leaders = _leaders(observation)
-    memory = replace(memory, adaptations=adaptations(observation, leaders, memory.adaptations, held=bool(holds)))
+    memory = replace(memory, adaptations=adaptations(observation, leaders, flows, memory.adaptations, held=bool(holds)))
     wanted = _wanted(observation, leaders, memory)
     if observation.policy.deleting and (observation.policy.paused or observation.policy.mode is Mode.OBSERVE):
         return _leave_everything(observation, wanted, holds), memory
     if holds or observation.quotas is None:
         return _held(observation, wanted, holds), memory
-    return _decide_complete(observation, wanted, memory)
+    return _decide_complete(observation, wanted, flows, memory)
 
 
 def settle(memory: Memory, decision: Decision, applied: Collection[Entity], *, now_seconds: float) -> Memory:
@@ -129,7 +132,7 @@ def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -
     return wanted if metered.note is None else replace(wanted, notes=(metered.note,))
 
 
-def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) -> tuple[Decision, Memory]:
+def _decide_complete(observation: Observation, wanted: Desired, flows: Flows, memory: Memory) -> tuple[Decision, Memory]:
     policy, now_seconds = observation.policy, observation.now_seconds
     quotas = observation.quotas or {}
     ours = our_entities(quotas, policy)
@@ -138,7 +141,7 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
         [stored.ledger for stored in ours.values() if stored.ledger is not None], period_seconds=period_seconds, now_seconds=now_seconds
     )
     inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
-    load = throttle_pass(observation, wanted, quotas, inherited, memory=memory.throttle, pace=memory.pace)
+    load = throttle_pass(observation, wanted, quotas, inherited, flows, memory=memory.throttle, pace=memory.pace)
     before = Before(memory.repairs, memory.removals)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
@@ -163,8 +166,7 @@ def _decide_complete(observation: Observation, wanted: Desired, memory: Memory) 
 def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
-    spreads = [member.scaling.spread if member.scaling is not None else None for member in members]
-    skews = [spread.skew if spread is not None else None for spread in spreads]
+    skews = [member.scaling.spread.skew if member.scaling is not None and member.scaling.spread is not None else None for member in members]
     late = circumstances.unwritten | {entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives}
     due = [step.due_in_seconds for entity_plan in plan.entities.values() for step in entity_plan.steps if step.due_in_seconds]
     due += [] if load.due_in_seconds is None else [load.due_in_seconds]
@@ -174,7 +176,7 @@ def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: T
         managed=plan.managed,
         in_sync=plan.managed - len(late),
         contended=sum(entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()),
-        largest_leader_skew=max((skew for skew in skews if skew is not None), default=None),
+        largest_leader_skew=max([skew for skew in skews if skew is not None], default=None),
         next_pass_in_seconds=min(due, default=None),
         throttle=load.decision,
     )

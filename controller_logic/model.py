@@ -82,9 +82,6 @@ class QuotaKey(StrEnum):
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 
 
-BYTE_RATE_KEYS = frozenset({QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE})
-
-
 class Level(StrEnum):
     """How important a tier is; L0 is never throttled below its contract."""
 
@@ -197,9 +194,11 @@ class Readings:
     problems: tuple[ReadingProblem, ...] = ()
 
 
-# The one translation between a NIC's direction and the quota that limits it: clients fetch egress and produce ingress.
-KEY_OF = {Direction.EGRESS: QuotaKey.CONSUMER_BYTE_RATE, Direction.INGRESS: QuotaKey.PRODUCER_BYTE_RATE}
+# The one translation between what clients do, the quota that limits it, and the direction of a NIC: they fetch egress and produce ingress.
+BYTE_RATE_OF = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE_RATE}
+KEY_OF = {Direction.EGRESS: BYTE_RATE_OF["fetch"], Direction.INGRESS: BYTE_RATE_OF["produce"]}
 DIRECTION_OF = {key: direction for direction, key in KEY_OF.items()}
+BYTE_RATE_KEYS = frozenset(DIRECTION_OF)
 
 RateKey = tuple[Entity, Direction]
 

@@ -8,14 +8,13 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from math import ceil
 
-from controller_logic.model import BYTE_RATE_KEYS, MAX_BYTE_RATE, QuotaKey
+from controller_logic.model import BYTE_RATE_KEYS, BYTE_RATE_OF, MAX_BYTE_RATE, QuotaKey
 
 _MEGA = 1_000_000
 _KILO = 1_000
 
 KEY_WORDS = {
-    QuotaKey.CONSUMER_BYTE_RATE: "fetch",
-    QuotaKey.PRODUCER_BYTE_RATE: "produce",
+    **{key: word for word, key in BYTE_RATE_OF.items()},
     QuotaKey.REQUEST_PERCENTAGE: "request time",
     QuotaKey.CONTROLLER_MUTATION_RATE: "controller mutations",
 }

@@ -41,8 +41,10 @@ def is_limited(flow: ClientRate, cap: int) -> bool:
     return flow.bytes_per_second >= BINDING * cap or is_throttled(flow)
 
 
-def flows_of(readings: Readings, *, now_seconds: float, stale_after_seconds: float) -> Flows:
-    """Only finite rates of at least 0 that are fresh enough; in bytes/s."""
+def flows_of(readings: Readings | None, *, now_seconds: float, stale_after_seconds: float) -> Flows:
+    """Only finite rates of at least 0 that are fresh enough; in bytes/s. A pass works them out once."""
+    if readings is None:
+        return Flows()
     by_key: dict[RateKey, dict[int, ClientRate]] = {}
     totals: dict[tuple[int, Direction], float] = {}
     for (entity, broker, direction), rate in readings.clients.items():

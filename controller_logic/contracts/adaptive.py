@@ -15,7 +15,7 @@ last one can be seen, and longer if it turns. Lowerings pass the mute guard like
 second.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from statistics import fmean
@@ -37,7 +37,7 @@ from controller_logic.model import (
     StoredQuota,
 )
 from controller_logic.quota_values import enforced_rate
-from controller_logic.readings import BINDING, flows_of, is_throttled
+from controller_logic.readings import BINDING, Flows, is_throttled
 from controller_logic.value import value
 
 # What adaptive scaling is decided on, and what it remembers, as immutable values.
@@ -54,7 +54,7 @@ class MeasurementContext:
     in_force: int | None
     promised: int
     spread: LeaderSpread
-    leads: frozenset[int]
+    leads: Set[int]
     throttled: bool
 
 
@@ -70,7 +70,7 @@ class AdaptiveRate:
     direction: Direction
     promised: int
     spread: LeaderSpread
-    leads: frozenset[int]
+    leads: Set[int]
     in_force: int | None
     throttled: bool = False
 
@@ -116,7 +116,6 @@ class AdaptiveInput:
     rates: tuple[AdaptiveRate, ...]
     window: QuotaWindow = field(default_factory=QuotaWindow)
     minimum_change_percent: int = 10
-    stale_after_seconds: float = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +156,13 @@ FULL: Final = 0.97  # whose highest reading comes to this share of the quota use
 SLUGGISH: Final = 0.4  # of the quota: consumers with large fetches get no more than half of it while they are throttled
 
 
-def adapt(given: AdaptiveInput, memory: Adaptations) -> dict[RateKey, Adaptation]:
+def adapt(given: AdaptiveInput, flows: Flows, memory: Adaptations) -> dict[RateKey, Adaptation]:
     """The share of every rate, moved where the measurements say so. What is not among the rates is forgotten.
 
+    `flows` are the usable client rates of the readings.
     A rate that memory lacks (a new operator) starts where the quota in force says, without one at Max.
     """
-    law = _AdaptiveController(given)
+    law = _AdaptiveController(given, flows)
     return {rate.key: law.adapted(rate, memory.get(rate.key)) for rate in given.rates}
 
 
@@ -205,11 +205,11 @@ class _View:
 class _AdaptiveController:
     """Looks at one rate after the other, at one moment."""
 
-    def __init__(self, given: AdaptiveInput) -> None:
+    def __init__(self, given: AdaptiveInput, flows: Flows) -> None:
         self._given = given
         self._now_seconds = given.now_seconds
         self._times = _Times.of(given)
-        self._flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=given.stale_after_seconds)
+        self._flows = flows
         # so that the least change worth a write cannot carry a total from above the contract to below it, and back
         self._tolerance = max(TOLERANCE_PERCENT, given.minimum_change_percent / 2) / 100
 
@@ -346,7 +346,7 @@ def _found_share(rate: AdaptiveRate) -> int:
 _USUAL_SCRAPE_SECONDS = 15.0
 
 
-def adaptations(observation: Observation, leaders: Leaders | None, memory: Adaptations, *, held: bool) -> Adaptations:
+def adaptations(observation: Observation, leaders: Leaders | None, flows: Flows, memory: Adaptations, *, held: bool) -> Adaptations:
     """The shares of this pass. With another method there are none, so that switching to Adaptive begins with what is in force then."""
     policy = observation.policy
     if policy.scaling is not ScalingMethod.ADAPTIVE or policy.deleting:
@@ -360,9 +360,8 @@ def adaptations(observation: Observation, leaders: Leaders | None, memory: Adapt
         tuple(_rates(_members(observation), leaders, observation.quotas, policy=policy)),
         policy.window,
         policy.minimum_change_percent,
-        policy.stale_after_seconds,
     )
-    return adapt(given, memory)
+    return adapt(given, flows, memory)
 
 
 def _members(observation: Observation) -> Iterable[Member]:

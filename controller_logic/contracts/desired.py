@@ -1,6 +1,6 @@
 """What is declared, entity by entity: members on their contracts, and Kafka's default entities. Of two that overlap the first counts."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Container, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -207,10 +207,12 @@ class Desired:
         rates = throttled_rates(owner.tier, owner.member)
         return NOTHING if rates is None or self.scalings is None else promise_of(rates, self.scalings.of(rates.form, owner.member))
 
-    def promises(self) -> Iterator[tuple[Entity, Promise]]:
-        """Every entity that is named with what it should have now, members first."""
+    def promises(self, without: Container[Entity] = ()) -> Iterator[tuple[Entity, Promise]]:
+        """Every entity that is named, but for these, with what it should have now; members first."""
         held = self.held
         for entity, owner in self.owners.items():
+            if entity in without:
+                continue
             promise = promise_of(owner.member.contract, owner.scaling)
             yield entity, held_down(promise, held[entity]) if held and entity in held else promise
         yield from self.defaults.items()

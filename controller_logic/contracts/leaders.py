@@ -12,7 +12,7 @@ Nothing here knows what stands in Kafka or when a number may be lowered.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Set
 from dataclasses import field
 from functools import lru_cache
 
@@ -28,7 +28,7 @@ class LeaderSpread:
 
     `largest` and `smallest` are leaders on one broker, over the brokers that lead at least one; both 0 without leaders.
     `leaderless` partitions have no leader now; `missing` are topics that were named and do not exist. `skew` is
-    k x max l_b / m over the known leaders; 1.0 = even; None when no broker leads. `leading` are the brokers that lead.
+    k x max l_b / m over the known leaders; 1.0 = even; None when no broker leads. `led` has the leaders on each broker that leads.
     """
 
     topics: int = 0
@@ -39,7 +39,12 @@ class LeaderSpread:
     leaderless: int = 0
     missing: tuple[str, ...] = ()
     skew: float | None = field(default=None, compare=False)
-    leading: frozenset[int] = field(default=frozenset(), compare=False)
+    led: Mapping[int, int] = field(default_factory=dict, compare=False)
+
+    @property
+    def leading(self) -> Set[int]:
+        """The brokers that lead."""
+        return self.led.keys()
 
     @property
     def partitions(self) -> int:
@@ -76,10 +81,10 @@ class Leaders:
         topics: dict[str, TopicLeaders] = {}
         missing: list[str] = []
         for pattern in patterns:
-            if pattern[-1:] == "*":
-                topics.update({name: self._topics[name] for name in self._starting_with(pattern[:-1])})
-            elif (topic := self._topics.get(pattern)) is not None:
+            if (topic := self._topics.get(pattern)) is not None:
                 topics[pattern] = topic
+            elif pattern.endswith("*"):
+                topics.update({name: self._topics[name] for name in self._starting_with(pattern[:-1])})
             elif pattern not in missing:
                 missing.append(pattern)
         return _spread_of(topics.values(), tuple(missing))
@@ -95,16 +100,11 @@ class Leaders:
 
 
 def _spread_of(topics: Collection[TopicLeaders], missing: tuple[str, ...]) -> LeaderSpread:
-    led: dict[int, int] = {}
+    led: Mapping[int, int] = {}
     leaderless = 0
     for topic in topics:
         leaderless += topic.leaderless
-        more = topic.leaders
-        merged = {**led, **more}
-        if len(merged) < len(led) + len(more):
-            for broker in led.keys() & more.keys():
-                merged[broker] = led[broker] + more[broker]
-        led = merged
+        led = _added(led, topic.leaders) if led else topic.leaders
     counts = sorted(led.values())
     if counts and not counts[0]:  # a broker may be listed with no leaders
         led = {broker: leaders for broker, leaders in led.items() if leaders}
@@ -113,7 +113,17 @@ def _spread_of(topics: Collection[TopicLeaders], missing: tuple[str, ...]) -> Le
         return LeaderSpread(len(topics), 0, 0, 0, 0, leaderless, missing)
     total, brokers, smallest, largest = sum(counts), len(counts), counts[0], counts[-1]
     skew = brokers * largest / total
-    return LeaderSpread(len(topics), total, brokers, largest, smallest, leaderless, missing, skew, frozenset(led))
+    return LeaderSpread(len(topics), total, brokers, largest, smallest, leaderless, missing, skew, led)
+
+
+def _added(led: Mapping[int, int], more: Mapping[int, int]) -> Mapping[int, int]:
+    """Leaders by broker, of both together."""
+    merged = dict(led)
+    merged.update(more)
+    if len(merged) < len(led) + len(more):
+        for broker in led.keys() & more.keys():
+            merged[broker] = led[broker] + more[broker]
+    return merged
 
 
 @value(frozen=True, slots=True)

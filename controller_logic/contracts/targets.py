@@ -51,6 +51,13 @@ class QuotaScaling:
     produce_scale: Scale | None = None
     moving: frozenset[QuotaKey] = _NO_KEYS
 
+    def basis(self, promised: int) -> str:
+        """The promise that a quota is computed for (form, rate, method, topics) but not the leaders.
+
+        So an edited promise and a moved leader can be distinguished.
+        """
+        return f"{self.form} {promised}{self.particulars}"
+
 
 class QuotaScalings:
     """The bases of one pass. `leaders` None = brokers and leaders are unknown; `adaptations` are the shares of method Adaptive."""
@@ -175,12 +182,8 @@ class Target:
 
     @property
     def basis(self) -> str:
-        """The promise it was computed for (form, rate, method, topics) but not the leaders.
-
-        So an edited promise and a moved leader can be distinguished.
-        """
-        scaling = self.scaling
-        return f"{scaling.form} {self.promised}{scaling.particulars}"
+        """The promise it was computed for."""
+        return self.scaling.basis(self.promised)
 
 
 @value(frozen=True, slots=True)
@@ -188,16 +191,12 @@ class Promise:
     """What a contract means on the leaders of a moment.
 
     `unknown` are managed keys whose target cannot be known (no topic of the member exists, or leaders are unknown): they are
-    left as they are, and there are no targets then. `certain` is false while leaders or topics are not known in full.
-    `is_throttled` is true while load holds any key below its contract. Totals over all brokers are in bytes per second, for byte
-    rates only.
+    left as they are, and there are no targets then. Totals over all brokers are in bytes per second, for byte rates only.
     """
 
     targets: Mapping[QuotaKey, Target]
     unknown: frozenset[QuotaKey] = _NO_KEYS
     spread: LeaderSpread | None = None
-    certain: bool = True
-    is_throttled: bool = False
 
     @property
     def keys(self) -> Set[QuotaKey]:
@@ -238,20 +237,28 @@ def promise_of(contract: Contract | None, scaling: QuotaScaling | None) -> Promi
         return Promise({}, spread=scaling.spread)
     if not scaling.known:
         return Promise({}, _managed_keys(contract), scaling.spread)
-    targets: dict[QuotaKey, Target] = {}
+    targets = {key: Target(number, str(number), rate, on) for key, number, rate, on in quotas_of(contract, scaling)}
+    return Promise(targets, _NO_KEYS, scaling.spread)
+
+
+ScaledQuota = tuple[QuotaKey, int, int, QuotaScaling]
+
+
+def quotas_of(contract: Contract, scaling: QuotaScaling) -> list[ScaledQuota]:
+    """For each key of the contract the number per broker, the promised rate, and what made the one of the other."""
+    found: list[ScaledQuota] = []
     if contract.request_percentage is not None or contract.controller_mutations_per_second is not None:
-        targets |= {key: Target(rate, str(rate), rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None}
+        found += [(key, rate, rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None]
     scale = scaling.scale
     if (rate := contract.fetch_bytes_per_second) is not None:
-        number = rate if scale is None else scale.of(rate)
-        targets[_CONSUMER] = Target(number, str(number), rate, scaling)
+        found.append((_CONSUMER, rate if scale is None else scale.of(rate), rate, scaling))
     if (rate := contract.produce_bytes_per_second) is not None:
         scale = scaling.produce_scale or scale
-        number = rate if scale is None else scale.of(rate)
-        targets[_PRODUCER] = Target(number, str(number), rate, scaling)
+        found.append((_PRODUCER, rate if scale is None else scale.of(rate), rate, scaling))
     if contract.override_only_keys:
-        targets |= {key: _override_only(target) for key, target in targets.items() if key in contract.override_only_keys}
-    return Promise(targets, _NO_KEYS, scaling.spread, scaling.certain)
+        only = contract.override_only_keys
+        found = [(key, number, rate, _override_only(on) if key in only else on) for key, number, rate, on in found]
+    return found
 
 
 def default_promise(rates: Mapping[QuotaKey, int]) -> Promise:
@@ -259,9 +266,9 @@ def default_promise(rates: Mapping[QuotaKey, int]) -> Promise:
     return Promise({key: Target(rate, str(rate), rate, _DEFAULT) for key, rate in rates.items()})
 
 
-def _override_only(target: Target) -> Target:
-    """The same target, with a basis that says for good that only an override gave it."""
-    return replace(target, scaling=replace(target.scaling, particulars=f"{target.scaling.particulars}{_OVERRIDE_ONLY}"))
+def _override_only(scaling: QuotaScaling) -> QuotaScaling:
+    """The same scaling, with a basis that says for good that only an override gave the quota."""
+    return replace(scaling, particulars=f"{scaling.particulars}{_OVERRIDE_ONLY}")
 
 
 def is_override_only(basis: str) -> bool:
@@ -302,7 +309,7 @@ def throttled_rates(tier: Tier, member: Member) -> Contract | None:
 def held_down(promise: Promise, held: HeldKeys) -> Promise:
     """The promise with the held keys at what they are held at; a key without a contract gets a target while it is held."""
     targets = {key: _held(promise.targets.get(key, one.floor), one) for key, one in held.items()}
-    return replace(promise, targets={**promise.targets, **targets}, is_throttled=promise.is_throttled or bool(targets))
+    return replace(promise, targets={**promise.targets, **targets})
 
 
 def _held(target: Target, held: Throttled) -> Target:

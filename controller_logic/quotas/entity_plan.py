@@ -6,8 +6,18 @@ Whose entity it is, and whether it may be touched at all, is asked here; what th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controller_logic.contracts.targets import Promise
-from controller_logic.model import BYTE_RATE_KEYS, LedgerEntry, LedgerRecord, Policy, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.contracts.targets import Promise, QuotaScaling, quotas_of
+from controller_logic.model import (
+    BYTE_RATE_KEYS,
+    Contract,
+    LedgerEntry,
+    LedgerRecord,
+    Policy,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+    WriteKind,
+)
 from controller_logic.quota_values import KEY_WORDS, quota_words
 from controller_logic.quotas.precedence import InheritedQuota
 from controller_logic.quotas.steps import KeyRules, KeyState, KeyStep, follow, give_back, is_recorded
@@ -84,23 +94,22 @@ def plan_entity(
     return EntityPlan(tuple(steps)), _write(stored, steps, entries, policy=rules.policy)
 
 
-def first_write(stored: StoredQuota, promise: Promise, rules: EntityRules) -> QuotaWrite | None:
+def first_write(stored: StoredQuota, contract: Contract | None, scaling: QuotaScaling | None, rules: EntityRules) -> QuotaWrite | None:
     """All keys at once where the entity has neither quota nor ledger record: the same as `plan_entity` writes key by key.
 
-    A cluster that Tidegate meets for the first time has thousands of these. None = it takes a plan. Not for an entity that a default
-    entity's quota holds already: see `precedence.py`.
+    A cluster that Tidegate meets for the first time has thousands of these. None = it takes a plan. Not for an entity that load holds
+    below its contract, nor for one that a default entity's quota holds already: see `precedence.py`.
     """
-    targets = promise.targets
     if stored.values or stored.ledger is not None or stored.problem is not None:
         return None
-    if not targets or not promise.certain or promise.is_throttled:
+    if contract is None or contract.is_empty or scaling is None or not scaling.known or not scaling.certain:
         return None
     now_seconds, entity, policy = rules.keys.now_seconds, stored.entity, rules.policy
     texts: dict[QuotaKey, str | None] = {}
     entries: dict[QuotaKey, LedgerEntry] = {}
-    for key, target in targets.items():
-        text = texts[key] = target.text
-        entries[key] = LedgerEntry(None, text, None, now_seconds, _FIRST_QUOTA, target.basis)
+    for key, number, rate, on in quotas_of(contract, scaling):
+        text = texts[key] = str(number)
+        entries[key] = LedgerEntry(None, text, None, now_seconds, _FIRST_QUOTA, on.basis(rate))
     record = LedgerRecord(entity, policy.key, policy.uid, entries)
     return QuotaWrite(entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, False)
 

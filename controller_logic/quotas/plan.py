@@ -115,14 +115,12 @@ def make_plan(
         for entity, stored in ours.items()
         if entity not in wanted.owners and entity not in wanted.defaults and not is_converged(stored, NOTHING, policy)
     ]
-    settled, defaults = 0, bool(inherited)
-    first: dict[Entity, QuotaWrite] = {}
-    for entity, promise in wanted.promises():
+    settled = 0
+    first = _first_writes(wanted, quotas, inherited, rules)
+    for entity, promise in wanted.promises(without=first):
         stored = quotas.get(entity)
         if stored is None:
             planner.leave(entity, _UNREAD)
-        elif not (defaults and inherited.below(entity)) and (write := first_write(stored, promise, rules)) is not None:
-            first[entity] = write
         elif is_converged(stored, promise, policy):
             settled += bool(promise.targets)
         elif entity in ours and loses_a_key(stored, promise):
@@ -135,6 +133,22 @@ def make_plan(
     notes = (judged.note,) if judged.note is not None else ()
     notes = (*notes, *_entity_notes(planner.entities, quotas))
     return Plan(planner.entities, {**first, **planner.writes}, settled + len(first) + planner.count, notes, repairs, judged.memory)
+
+
+def _first_writes(
+    wanted: Desired, quotas: Mapping[Entity, StoredQuota], inherited: DefaultEntityQuotas, rules: EntityRules
+) -> dict[Entity, QuotaWrite]:
+    """The writes of the members that get their first quota."""
+    found: dict[Entity, QuotaWrite] = {}
+    held, defaults = wanted.held, bool(inherited)
+    for entity, owner in wanted.owners.items():
+        stored = quotas.get(entity)
+        if stored is None or entity in held or (defaults and inherited.below(entity)):
+            continue
+        write = first_write(stored, owner.member.contract, owner.scaling, rules)
+        if write is not None:
+            found[entity] = write
+    return found
 
 
 def deletion_plan(

@@ -4,7 +4,7 @@ Rates that are set are integers in bytes per second and per broker; measured one
 caller's clock gave them. Nothing here computes a decision.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -133,7 +133,7 @@ class ManagedRate:
     contract: int
     floor: int | None
     in_force: int | None
-    leads: frozenset[int]
+    leads: Set[int]
     last_change: LastChange | None = None
     recorded_fraction: float | None = None
     producers: int = 0

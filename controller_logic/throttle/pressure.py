@@ -11,7 +11,7 @@ from itertools import takewhile
 from math import isfinite
 
 from controller_logic.model import BrokerLimit, Direction, NicSpan, Observation, Readings
-from controller_logic.readings import Flows, flows_of
+from controller_logic.readings import Flows
 from controller_logic.throttle.input import LYING, OF_SAMPLES, OVER_SAMPLES, PLAUSIBLE, SEVERE, ThrottleInput, ThrottleSettings
 
 NicKey = tuple[int, Direction]
@@ -229,10 +229,11 @@ JudgedNics = Mapping[Direction, Mapping[int, NicStatus]]
 _NONE_JUDGED: JudgedNics = {}
 
 
-def watch(observation: Observation, before: Mapping[int, Pressure], judged: JudgedNics = _NONE_JUDGED) -> Watched | None:
+def watch(observation: Observation, flows: Flows, before: Mapping[int, Pressure], judged: JudgedNics = _NONE_JUDGED) -> Watched | None:
     """Every live broker by id, given its state in the last pass; None where load or brokers are not known at all.
 
-    `judged` are the NICs of directions that the throttle judged in this pass by their newest readings.
+    `flows` are the usable client rates of the readings; `judged` are the NICs of directions that the throttle judged in this pass by
+    their newest readings.
     """
     topology, readings = observation.topology, observation.readings
     if topology is None or readings is None:
@@ -240,9 +241,7 @@ def watch(observation: Observation, before: Mapping[int, Pressure], judged: Judg
     limits = {broker: observation.policy.limits.of(broker) for broker in topology.brokers}
     settings = ThrottleSettings(observation.policy.window, stale_after_seconds=observation.policy.stale_after_seconds)
     given = ThrottleInput(observation.now_seconds, readings, limits, topology.brokers, (), settings)
-    unjudged = [way for way in Direction if way not in judged]
-    flows = flows_of(readings, now_seconds=given.now_seconds, stale_after_seconds=settings.stale_after_seconds) if unjudged else Flows()
-    nics = {**judged, **{way: nic_statuses(given, flows, way, throttled=False) for way in unjudged}}
+    nics = {way: judged.get(way) or nic_statuses(given, flows, way, throttled=False) for way in Direction}
     calm_after_seconds = max(settings.nic_mean_seconds, OF_SAMPLES * readings.scrape_seconds)
     watched = []
     for broker in sorted(topology.brokers):

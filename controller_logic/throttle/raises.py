@@ -5,7 +5,7 @@ broker where it binds. So raises fill headroom and cannot overshoot unless new d
 this one is throttled. When a round may be made is decided in `escalation.py`. All amounts are bytes per second.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from math import inf
 
 from controller_logic.model import Level, RateKey
@@ -135,7 +135,7 @@ def _is_above(bucket: Bucket) -> bool:
     return bucket.cap > bucket.contract
 
 
-def _brokers(bucket: Bucket) -> frozenset[int]:
+def _brokers(bucket: Bucket) -> Set[int]:
     return bucket.rate.leads | bucket.flows.keys()
 
 

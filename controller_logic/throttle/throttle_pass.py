@@ -27,7 +27,7 @@ from controller_logic.model import (
 from controller_logic.quota_values import enforced_rate, same_quota
 from controller_logic.quotas.budget import WritePace, paced
 from controller_logic.quotas.precedence import DefaultEntityQuotas
-from controller_logic.readings import flows_of
+from controller_logic.readings import Flows
 from controller_logic.reasons import Reason
 from controller_logic.throttle.attribution import scene_of
 from controller_logic.throttle.buckets import buckets_of, seen_of
@@ -163,6 +163,7 @@ def throttle_pass(
     wanted: Desired,
     quotas: Mapping[Entity, StoredQuota],
     inherited: DefaultEntityQuotas,
+    flows: Flows,
     *,
     memory: ThrottleMemory | None,
     pace: WritePace | None,
@@ -180,7 +181,7 @@ def throttle_pass(
         rates.all(),
         ThrottleSettings.of(policy),
     )
-    decision, remembered = throttle(given, memory)
+    decision, remembered = throttle(given, flows, memory)
     changes = [step for step in _in_write_order(decision.steps.values()) if not step.ends_drain]
     turn = paced(changes, pace, policy.window, now_seconds=now_seconds)
     going = len(changes) if policy.mode is Mode.OBSERVE else turn.now
@@ -252,10 +253,12 @@ class _Result:
     directions: dict[Direction, DirectionMemory]
 
 
-def throttle(given: ThrottleInput, memory: ThrottleMemory | None = None) -> tuple[ThrottleDecision, ThrottleMemory]:
-    """Decide both directions. Without memory (a new operator) fractions and times come from what is in force and the ledger."""
+def throttle(given: ThrottleInput, flows: Flows, memory: ThrottleMemory | None = None) -> tuple[ThrottleDecision, ThrottleMemory]:
+    """Decide both directions. `flows` are the usable client rates of the readings.
+
+    Without memory (a new operator) fractions and times come from what is in force and the ledger.
+    """
     memory = memory if memory is not None else ThrottleMemory()
-    flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=given.settings.stale_after_seconds)
     held, seen = holds_of(given, memory), seen_of(given, flows, memory)
     buckets = buckets_of(given, flows, held, seen)
     result = _Result({}, {}, {}, [], {})

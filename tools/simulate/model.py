@@ -8,13 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from controller_logic.model import BrokerLimit, ClientRate, Direction, Entity, Level, NicSpan, RateKey, Readings
-from controller_logic.readings import BINDING
+from controller_logic.readings import BINDING, flows_of
 from controller_logic.throttle.decision import ThrottleDecision, ThrottleStep
 from controller_logic.throttle.input import LastChange, ManagedRate, ThrottleInput, ThrottleMemory, ThrottleSettings
 from controller_logic.throttle.throttle_pass import throttle
 
 _NEWEST_SECONDS = 65.0  # how much of a NIC's past a reading holds
 _LIMITED_MILLISECONDS = 1000.0
+
+
+def decided(given: ThrottleInput, memory: ThrottleMemory | None = None) -> tuple[ThrottleDecision, ThrottleMemory]:
+    """One decision of the throttle, with the usable client rates of these readings."""
+    flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=given.settings.stale_after_seconds)
+    return throttle(given, flows, memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,7 @@ class SimulatedCluster:
 
     def decide(self) -> ThrottleDecision:
         """Decide and remember, without applying anything."""
-        decision, self.memory = throttle(self.given(), self.memory)
+        decision, self.memory = decided(self.given(), self.memory)
         return decision
 
     def run(self, seconds: float, admits: Callable[[ThrottleStep], bool] = lambda _: True) -> ThrottleDecision:

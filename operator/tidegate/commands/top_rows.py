@@ -13,6 +13,7 @@ from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
 from controller_logic.model import (
+    DIRECTION_OF,
     ClientRate,
     Direction,
     Entity,
@@ -63,19 +64,13 @@ class View:
     cluster_id: str | None
     is_measured: bool
     watched: Watched | None = None
+    flows: Flows = field(default_factory=Flows)  # the rates of clients, by usable readings only
     said: Mapping[Level, LevelWord] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
     def readings(self) -> Readings | None:
         return self.observation.readings
-
-    @property
-    def flows(self) -> Flows:
-        """The rates of clients, by usable readings only."""
-        now_seconds, policy = self.observation.now_seconds, self.observation.policy
-        readings = self.readings or Readings(now_seconds, 0.0)
-        return flows_of(readings, now_seconds=now_seconds, stale_after_seconds=policy.stale_after_seconds)
 
 
 class Viewer:
@@ -95,11 +90,13 @@ class Viewer:
         seen = self._observer.observe(source.declared, self._cluster, now_seconds=now_seconds, usage=usage)
         decision, _ = decide(seen.observation, Memory())
         observation = replace(seen.observation, readings=self._read(seen.observation))
-        watched = watch(observation, self._pressures)
+        stale_after_seconds = observation.policy.stale_after_seconds
+        flows = flows_of(observation.readings, now_seconds=now_seconds, stale_after_seconds=stale_after_seconds)
+        watched = watch(observation, flows, self._pressures)
         self._pressures = {one.broker: one.pressure for one in watched or ()}
         cluster_id = seen.facts.cluster_id if seen.facts is not None else None
         warnings = (*source.remarks(), *(warning.message for warning in (*seen.warnings, *unread)))
-        return View(observation, decision, cluster_id, self._reader is not None, watched, _said(source.status), warnings)
+        return View(observation, decision, cluster_id, self._reader is not None, watched, flows, _said(source.status), warnings)
 
     def _read(self, observation: Observation) -> Readings | None:
         if self._reader is None or observation.topology is None:
@@ -138,7 +135,6 @@ def _reader(around: CommandContext, source: PolicySource, metrics_file: Path | N
     return around.open_reader(settings_of(spec, read_credentials_file(metrics_file).for_prometheus(spec.prometheus)))
 
 
-KEYS = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
 _FIRST_LEVEL_LAST = sorted(Level, reverse=True)
 
 
@@ -225,22 +221,22 @@ def rate_rows(view: View) -> tuple[RateRow, ...]:
     """Every managed byte rate: those below their contract first, then by level from L3 up, then by what they send."""
     flows, quotas = view.flows, view.observation.quotas or {}
     reports = [report for report in view.decision.members if report.state is not MemberState.OVERLAPPING]
-    rows = [_rate_row(report, key, flows, quotas) for report in reports for key in KEYS if _is_managed(report, key, flows)]
+    rows = [_rate_row(report, key, flows, quotas) for report in reports for key in DIRECTION_OF if _is_managed(report, key, flows)]
     return tuple(sorted(rows, key=_order))
 
 
 def _is_managed(report: MemberReport, key: QuotaKey, flows: Flows) -> bool:
     """A member without a contract in this direction is shown only while it sends."""
-    return key in report.quota or key in report.promise.values or bool(flows.of((report.entity, KEYS[key])))
+    return key in report.quota or key in report.promise.values or bool(flows.of((report.entity, DIRECTION_OF[key])))
 
 
 def _rate_row(report: MemberReport, key: QuotaKey, flows: Flows, quotas: Mapping[Entity, StoredQuota]) -> RateRow:
-    found = tuple(flows.of((report.entity, KEYS[key])).values())
+    found = tuple(flows.of((report.entity, DIRECTION_OF[key])).values())
     stored = quotas.get(report.entity)
     return RateRow(
         report,
         key,
-        sends=sum(flow.bytes_per_second for flow in found) if found else _nothing_or_unknown(flows, KEYS[key]),
+        sends=sum(flow.bytes_per_second for flow in found) if found else _nothing_or_unknown(flows, DIRECTION_OF[key]),
         delay_seconds=_delay(found),
         in_force=enforced_rate(stored.values.get(key)) if stored is not None else None,
         contract=report.promise.values.get(key),

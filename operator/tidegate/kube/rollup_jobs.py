@@ -15,7 +15,7 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any
 
-from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
+from controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Usage
 from controller_logic.rollup_schedule import Window, merged
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject, Kubernetes
@@ -31,7 +31,6 @@ from tidegate.retry import retry
 SCHEMA_VERSION = 1
 RESULT_KEY = "result.json"
 MOST_BYTES = 900_000
-_WAYS = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE_RATE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def _rows(usage: Usage) -> list[dict[str, Any]]:
     rows: dict[Entity, dict[str, Any]] = {}
     for (entity, key), figures in usage.figures.items():
         row = rows.setdefault(entity, {"user": entity.user or "", "clientId": entity.client_id or ""})
-        way = next(name for name, known in _WAYS.items() if known is key)
+        way = next(name for name, known in BYTE_RATE_OF.items() if known is key)
         row[way] = [
             round(figures.p99_total),
             round(figures.p99_busiest),
@@ -118,7 +117,7 @@ def _rows(usage: Usage) -> list[dict[str, Any]]:
             round(figures.coverage, 4),
             round(figures.throttled_share, 4),
         ]
-    return sorted(rows.values(), key=lambda row: (-sum(row[way][0] for way in _WAYS if way in row), row["user"], row["clientId"]))
+    return sorted(rows.values(), key=lambda row: (-sum(row[way][0] for way in BYTE_RATE_OF if way in row), row["user"], row["clientId"]))
 
 
 def _fitting(rows: Iterable[dict[str, Any]], room: int) -> list[dict[str, Any]]:
@@ -135,7 +134,7 @@ def _usage(document: Mapping[str, Any]) -> Usage:
     figures = {
         (Entity(row["user"] or None, row["clientId"] or None), key): _figures(row[way])
         for row in document["entities"]
-        for way, key in _WAYS.items()
+        for way, key in BYTE_RATE_OF.items()
         if way in row
     }
     return Usage(int(document["days"]), document["untilMs"] / 1000, figures)

@@ -6,7 +6,7 @@ Load is not judged here, and nothing is kept from one reading to the next.
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from controller_logic.model import ClientRate, Direction, Entity, NicSpan, ReadingProblem, Readings
+from controller_logic.model import BYTE_RATE_OF, DIRECTION_OF, ClientRate, Direction, Entity, NicSpan, ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from tidegate.prometheus.client import Asking, PrometheusClient
 from tidegate.prometheus.clients import ClientSample, ReadClient, newest_of_each
@@ -90,7 +90,7 @@ _ClientAnswers = Mapping[Direction, list[ClientSample | SeriesProblem]]
 
 _SCRAPES = 5  # four spans: three for "two of three over the limit", and one for a scrape that failed
 _RATE, _THROTTLE = "byte rate", "throttle time"
-_RESOURCE = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
+_RESOURCE = {DIRECTION_OF[key]: word for word, key in BYTE_RATE_OF.items()}
 
 
 class PrometheusReader:

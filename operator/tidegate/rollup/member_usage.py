@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from controller_logic.model import DirectionUsage, Entity, QuotaKey, Tier, Usage
+from controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Tier, Usage
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS
 from tidegate.rollup.tables.store import UsageStore
 
-_WAYS = (("fetch", QuotaKey.CONSUMER_BYTE_RATE), ("produce", QuotaKey.PRODUCER_BYTE_RATE))
+_WAYS = tuple((way, BYTE_RATE_OF[way]) for way in ("fetch", "produce"))  # by the last bit of a place
 _COLUMNS = ("window_start", "broker", "user", "client_id", "direction", "bytes")
 _BELOW_CONTRACT = ("seconds_throttled", "seconds_relaxing")
 _SEPARATOR = "\0"

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, adapt, level_of
+from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, level_of
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, adaptive_scale, partition_scale
 from controller_logic.model import ClientRate, Entity, Readings, ScalingMethod
-from tests.unit.controller_logic.uneven_brokers import IN, MB, USER, rate_of, spread_of
+from tests.unit.controller_logic.uneven_brokers import IN, MB, USER, adapted, rate_of, spread_of
 
 LEADERS = {1: 2, 2: 1}
 START_SECONDS = 1_000_000.0
@@ -32,7 +32,7 @@ def look(
         now_seconds = start + passed
         memory = {} if was is None else {rate.key: was}
         before = was
-        was = adapt(AdaptiveInput(now_seconds, readings(reported, now_seconds), (rate,)), memory)[rate.key]
+        was = adapted(AdaptiveInput(now_seconds, readings(reported, now_seconds), (rate,)), memory)[rate.key]
         if before is not None and was.share != before.share:
             break
         passed += 15.0
@@ -98,7 +98,7 @@ def test_a_broker_without_a_series_of_the_client_counts_as_idle_where_it_reports
         reported = readings({1: (15.5, 500.0)}, now_seconds)
         other = {(Entity("other", USER.client_id), 2, IN): ClientRate(now_seconds, 1.0, 0.0)}
         memory = {} if known is None else {rate.key: known}
-        known = adapt(AdaptiveInput(now_seconds, replace(reported, clients={**reported.clients, **other}), (rate,)), memory)[rate.key]
+        known = adapted(AdaptiveInput(now_seconds, replace(reported, clients={**reported.clients, **other}), (rate,)), memory)[rate.key]
     assert known is not None
     assert known.share == ADAPTIVE_SHARES
 
@@ -147,7 +147,7 @@ def test_readings_that_are_too_old_hold() -> None:
     rate, known = rate_of(LEADERS, in_force=20 * MB), {}
     for turn in range(20):
         now_seconds = START_SECONDS + 15 * turn
-        known = adapt(AdaptiveInput(now_seconds, readings(GREEDY, now_seconds - 46), (rate,)), known)
+        known = adapted(AdaptiveInput(now_seconds, readings(GREEDY, now_seconds - 46), (rate,)), known)
     assert known[rate.key].share == ADAPTIVE_SHARES
 
 
@@ -155,7 +155,7 @@ def test_the_same_old_reading_again_is_no_second_sighting() -> None:
     rate, known = rate_of(LEADERS, in_force=20 * MB), {}
     for turn in range(9):
         once = readings(GREEDY, START_SECONDS + 40)
-        known = adapt(AdaptiveInput(START_SECONDS + 10 * turn, once, (rate,)), known)
+        known = adapted(AdaptiveInput(START_SECONDS + 10 * turn, once, (rate,)), known)
     assert known[rate.key].share == ADAPTIVE_SHARES
 
 
@@ -223,7 +223,7 @@ def test_a_new_operator_finds_every_share_again_to_the_byte(leaders: dict[int, i
 def test_who_is_not_asked_for_is_forgotten() -> None:
     rate = rate_of(LEADERS, in_force=20 * MB)
     known = {rate.key: look(rate, GREEDY, seconds=0)}
-    assert adapt(AdaptiveInput(START_SECONDS, readings({}, START_SECONDS), ()), known) == {}
+    assert adapted(AdaptiveInput(START_SECONDS, readings({}, START_SECONDS), ()), known) == {}
 
 
 # --- the scale --------------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, Measurement, adapt, level_of
+from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, Measurement, level_of
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES
 from controller_logic.model import ClientRate, QuotaWindow, Readings
-from tests.unit.controller_logic.uneven_brokers import IN, USER, rate_of
+from tests.unit.controller_logic.uneven_brokers import IN, USER, adapted, rate_of
 
 NOW = 1_000_000.0
 leaders = st.dictionaries(st.integers(1, 6), st.integers(1, 12), min_size=1, max_size=6)
@@ -57,7 +57,7 @@ def adaptations(rate: AdaptiveRate) -> st.SearchStrategy[Adaptation]:
 def test_a_value_is_never_below_mean_nor_above_max(question: tuple[AdaptiveInput, dict[object, Adaptation]]) -> None:
     given_, memory = question
     (rate,) = given_.rates
-    known = adapt(given_, memory)[rate.key]  # type: ignore[arg-type]
+    known = adapted(given_, memory)[rate.key]  # type: ignore[arg-type]
     assert 0 <= known.share <= ADAPTIVE_SHARES
     assert rate.lowest <= rate.value_at(known.share) <= rate.highest
 
@@ -69,7 +69,7 @@ def test_a_share_moves_only_by_what_is_worth_a_write_and_stands_still_on_less_th
 ) -> None:
     given_, memory = question
     (rate,) = given_.rates
-    known = adapt(given_, memory)[rate.key]  # type: ignore[arg-type]
+    known = adapted(given_, memory)[rate.key]  # type: ignore[arg-type]
     before = memory.get(rate.key)
     if before is None or known.share == before.share:
         return
@@ -99,7 +99,7 @@ def moved(rate: AdaptiveRate, share: int, seen: dict[int, float], limited: froze
     """The share after two sightings of this picture; the newest reading repeats the older time and so adds none."""
     known = Adaptation(share, rate.scene, NOW - 100, (Measurement(NOW - 10, seen, limited), Measurement(NOW, seen, limited)))
     clients = {(USER, broker, IN): ClientRate(NOW, value, 0.0) for broker, value in seen.items()}
-    return adapt(AdaptiveInput(NOW, Readings(NOW, 15.0, clients=clients), (rate,)), {rate.key: known})[rate.key].share
+    return adapted(AdaptiveInput(NOW, Readings(NOW, 15.0, clients=clients), (rate,)), {rate.key: known})[rate.key].share
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1), st.floats(0, 1e9))

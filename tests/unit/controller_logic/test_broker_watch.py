@@ -7,6 +7,7 @@ import pytest
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
 from controller_logic.model import BrokerLimit, BrokerLimits, Direction, NicSpan, Observation, Policy, Readings, Topology
+from controller_logic.readings import Flows
 from controller_logic.throttle.pressure import Pressure, watch
 
 NOW = 1_000_000.0
@@ -30,7 +31,7 @@ def spans(shares: tuple[float, ...], age_seconds: float) -> tuple[NicSpan, ...]:
 
 
 def pressure(observation: Observation, before: Pressure | None = None, *, broker: int = 1) -> Pressure:
-    watched = watch(observation, {} if before is None else {broker: before})
+    watched = watch(observation, Flows(), {} if before is None else {broker: before})
     assert watched is not None
     return {one.broker: one.pressure for one in watched}[broker]
 
@@ -93,8 +94,8 @@ def test_a_broker_without_a_reading_is_unknown_and_the_others_are_not() -> None:
 
 
 def test_without_readings_or_brokers_nothing_is_said() -> None:
-    assert watch(replace(seen(0.5), readings=None), {}) is None
-    assert watch(replace(seen(0.5), topology=None), {}) is None
+    assert watch(replace(seen(0.5), readings=None), Flows(), {}) is None
+    assert watch(replace(seen(0.5), topology=None), Flows(), {}) is None
 
 
 def test_a_decision_reports_it_even_while_everything_is_held_and_remembers_it() -> None:

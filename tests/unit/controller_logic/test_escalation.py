@@ -9,9 +9,8 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
 from controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
-from controller_logic.throttle.throttle_pass import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, in_force_mb, simulated_cluster, steps_of, want
-from tools.simulate.model import SimulatedCluster
+from tools.simulate.model import SimulatedCluster, decided
 
 
 def four_tiers(**settings: object) -> SimulatedCluster:
@@ -240,7 +239,7 @@ def test_a_contract_that_the_ledger_records_is_no_throttle_after_a_restart() -> 
     given = played.given()
     rates = tuple(replace(rate, in_force=30 * MB, recorded_fraction=1.0) for rate in given.rates)
     want(played, zero=1, one=1, two=1, three=1)
-    decision, memory = throttle(replace(given, rates=rates), ThrottleMemory())
+    decision, memory = decided(replace(given, rates=rates), ThrottleMemory())
     assert not [step for step in decision.steps.values() if step.kind is StepKind.HOLD]
     assert not [held for held in memory.held.values() if held.applied]
 
@@ -340,7 +339,7 @@ def test_client_rates_of_the_future_are_not_used() -> None:
     played.pass_time(15)
     given = played.given()
     clients = {place: ClientRate(given.now_seconds + 100, rate.bytes_per_second) for place, rate in given.readings.clients.items()}
-    decision, _ = throttle(replace(given, readings=replace(given.readings, clients=clients)))
+    decision, _ = decided(replace(given, readings=replace(given.readings, clients=clients)))
     assert Reason.CLIENT_RATES_UNKNOWN in [finding.reason for finding in decision.round_of(OUT).findings]
 
 

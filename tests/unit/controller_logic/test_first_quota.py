@@ -26,8 +26,9 @@ RULES = rules_of(policy(), START_SECONDS)
 )
 def test_a_first_quota_is_what_its_keys_come_to_one_by_one(contract: Contract) -> None:
     alice = member(ALICE, contract, "orders")
-    promise = promise_of(contract, QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice))
-    write = first_write(stored(ALICE), promise, RULES)
+    scaling = QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice)
+    promise = promise_of(contract, scaling)
+    write = first_write(stored(ALICE), contract, scaling, RULES)
     _, planned = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
     steps = tuple(follow(KeyState(key, None, None), target, RULES.keys) for key, target in promise.targets.items())
     assert write is not None
@@ -42,7 +43,8 @@ def test_a_first_quota_is_what_its_keys_come_to_one_by_one(contract: Contract) -
 
 def test_leaders_that_are_not_known_in_full_set_no_first_quota() -> None:
     alice = member(ALICE, per_partition(10 * MB), "leaderless")
-    promise = promise_of(alice.contract, QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice))
-    assert first_write(stored(ALICE), promise, RULES) is None
+    scaling = QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice)
+    promise = promise_of(alice.contract, scaling)
+    assert first_write(stored(ALICE), alice.contract, scaling, RULES) is None
     _, write = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
     assert write is None

@@ -7,8 +7,8 @@ from controller_logic.quotas.budget import admit, spend, unexpired
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
 from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
-from controller_logic.throttle.throttle_pass import throttle
 from tests.unit.controller_logic.gates import MB, OUT, actor, in_force_mb, simulated_cluster, steps_of, want
+from tools.simulate.model import decided
 
 
 def test_a_a_step_that_does_not_bite_yet_is_written_all_the_same() -> None:
@@ -41,7 +41,7 @@ def test_c_a_missing_rate_is_not_zero() -> None:
     given = played.given()
     clients = {place: rate for place, rate in given.readings.clients.items() if place[0] == Entity("seen")}
     for reported in (clients, {}):
-        decision, _ = throttle(replace(given, readings=replace(given.readings, clients=reported)))
+        decision, _ = decided(replace(given, readings=replace(given.readings, clients=reported)))
         assert all(step.value >= 25 * MB for step in decision.steps.values())
 
 
@@ -130,5 +130,5 @@ def test_a_throttled_client_runs_below_its_quota_and_still_counts_as_throttled()
     played.pass_time(60)
     given = played.given()
     halved = {place: ClientRate(rate.at_seconds, 25 * MB, 900.0) for place, rate in given.readings.clients.items()}
-    decision, _ = throttle(replace(given, readings=replace(given.readings, clients=halved)), ThrottleMemory(held=held))
+    decision, _ = decided(replace(given, readings=replace(given.readings, clients=halved)), ThrottleMemory(held=held))
     assert not steps_of(decision, StepKind.RELEASE)

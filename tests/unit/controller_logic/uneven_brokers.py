@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
 
-from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, adapt
+from controller_logic.contracts.adaptive import Adaptation, Adaptations, AdaptiveInput, AdaptiveRate, adapt
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, LeaderSpread
-from controller_logic.model import ClientRate, Direction, Entity, RateKey, Readings
+from controller_logic.model import STALE_AFTER_SECONDS, ClientRate, Direction, Entity, RateKey, Readings
+from controller_logic.readings import flows_of
 from tests.unit.controller_logic.sample_ring import SampleRing, measure, mute_ms, record
 
 MB = 1_000_000
@@ -27,6 +28,12 @@ Demand = Callable[[float], float | None]  # what one partition is offered in byt
 def spread_of(leaders: Mapping[int, int]) -> LeaderSpread:
     counts = leaders.values()
     return LeaderSpread(1, sum(counts), len(counts), max(counts), min(counts), 0, (), len(counts) * max(counts) / sum(counts))
+
+
+def adapted(given: AdaptiveInput, memory: Adaptations) -> dict[RateKey, Adaptation]:
+    """The shares by the usable client rates of these readings."""
+    flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=STALE_AFTER_SECONDS)
+    return adapt(given, flows, memory)
 
 
 def rate_of(leaders: Mapping[int, int], promised_mb: int = 10, in_force: int | None = None, **changes: object) -> AdaptiveRate:
@@ -135,7 +142,7 @@ class UnevenBrokers:
         now_seconds = EPOCH_SECONDS + self.second
         rate = self.rate
         readings = Readings(now_seconds, float(self.scrape_seconds), clients=dict(self.clients))
-        self.memory = adapt(AdaptiveInput(now_seconds, readings, (rate,)), self.memory)
+        self.memory = adapted(AdaptiveInput(now_seconds, readings, (rate,)), self.memory)
         wanted = rate.value_at(self.memory[rate.key].share)
         if abs(wanted - self.in_force) * 100 >= 10 * self.in_force:
             self.in_force = wanted

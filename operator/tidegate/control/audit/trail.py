@@ -18,7 +18,7 @@ import structlog
 from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision
-from controller_logic.model import Direction, Entity, Hold, Override, QuotaKey, QuotaWrite, RateKey, Readings
+from controller_logic.model import DIRECTION_OF, KEY_OF, Direction, Entity, Hold, Override, QuotaKey, QuotaWrite, RateKey, Readings
 from controller_logic.quota_values import number_of
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ACTIONS, Acts, Phase, Round, StepKind, ThrottleDecision, ThrottleStep, new_acts
@@ -86,8 +86,6 @@ def unread_trail() -> AuditTrail:
 Line = dict[str, object]
 
 EVENT = "Audit"  # marks a line in a log that holds others too
-DIRECTION_OF = {QuotaKey.CONSUMER_BYTE_RATE: Direction.EGRESS, QuotaKey.PRODUCER_BYTE_RATE: Direction.INGRESS}
-KEY_OF = {direction: key for key, direction in DIRECTION_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
 # brokers.
 
 
-KEYS: Final[Mapping[Direction, QuotaKey]] = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
-WAYS: Final[Mapping[Direction, model.Direction]] = {"produce": model.Direction.INGRESS, "fetch": model.Direction.EGRESS}
+KEYS: Final[Mapping[Direction, QuotaKey]] = {direction: model.BYTE_RATE_OF[direction] for direction in DIRECTIONS}
+WAYS: Final[Mapping[Direction, model.Direction]] = {direction: model.DIRECTION_OF[key] for direction, key in KEYS.items()}
 DIRECTION_OF_KEY: Final[Mapping[str, Direction]] = {key.value: direction for direction, key in KEYS.items()}
 DIRECTION_OF_WAY: Final[Mapping[str, Direction]] = {way.value: direction for direction, way in WAYS.items()}
 
